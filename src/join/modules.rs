@@ -26,15 +26,8 @@ pub struct Place {
 #[derive(Debug, Default)]
 pub struct Modules {
     joint: Vec<ModuleInfo>,
-    timed: Vec<Mapped>,
-    counted: Vec<Mapped>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Mapped {
-    joint: u32,
-    /// Taken off the offset: the vdso lies elsewhere in every process.
-    shift: u64,
+    timed: Vec<u32>,
+    counted: Vec<u32>,
 }
 
 impl Modules {
@@ -59,20 +52,16 @@ impl Modules {
             Pass::Timed => &self.timed,
             Pass::Counted => &self.counted,
         };
-        let mapped = modules.get(code.module as usize)?;
-        Some(Place { module: mapped.joint, offset: code.offset.wrapping_sub(mapped.shift) })
+        Some(Place { module: *modules.get(code.module as usize)?, offset: code.offset })
     }
 
-    fn add(&mut self, info: &ModuleInfo, known: &mut HashMap<(ModuleKind, String, u32), u32>) -> Mapped {
+    fn add(&mut self, info: &ModuleInfo, known: &mut HashMap<(ModuleKind, String, u32), u32>) -> u32 {
         let per_process = info.kind == ModuleKind::Anonymous;
         let key = (info.kind, info.identity().to_owned(), if per_process { info.pid } else { 0 });
-        let shift = if info.kind == ModuleKind::Vdso { info.bias } else { 0 };
-        let joint = *known.entry(key).or_insert_with(|| {
-            let bias = if shift == 0 { info.bias } else { 0 };
-            self.joint.push(ModuleInfo { bias, ..info.clone() });
+        *known.entry(key).or_insert_with(|| {
+            self.joint.push(info.clone());
             self.joint.len() as u32 - 1
-        });
-        Mapped { joint, shift }
+        })
     }
 }
 
@@ -85,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_joins_and_the_vdso_moves() {
+    fn identity_joins_and_the_vdso_is_one_wherever_it_lies() {
         let timed = [
             module(ModuleKind::File, "/a", Some("1f"), 1, 0x1000),
             module(ModuleKind::Vdso, "[vdso]", None, 1, 0x7000),
@@ -100,10 +89,10 @@ mod tests {
         let modules = Modules::new(&timed, &counted);
         let place = |pass, module, offset| modules.place(pass, CodeRef { module, offset });
         assert_eq!(place(Pass::Timed, 0, 5), place(Pass::Counted, 1, 5));
-        assert_eq!(place(Pass::Timed, 1, 0x7123), place(Pass::Counted, 0, 0x9123));
+        assert_eq!(place(Pass::Timed, 1, 0x123), place(Pass::Counted, 0, 0x123));
+        assert_eq!(place(Pass::Timed, 1, 0x123).map(|p| p.offset), Some(0x123), "its offsets count from its start");
         assert_ne!(place(Pass::Timed, 2, 5), place(Pass::Counted, 2, 5));
         assert_ne!(place(Pass::Timed, 0, 5), place(Pass::Counted, 3, 5));
         assert_eq!(place(Pass::Timed, 3, 5), None);
-        assert_eq!(modules.joint()[1].bias, 0);
     }
 }

@@ -32,6 +32,8 @@ pub struct Sampled<'e> {
     pub stacks: Vec<&'e [CodeRef]>,
     /// The reason for waiting that a frame next to the leaf implies by its name; for each of `stacks`.
     named_waits: Vec<Option<Wait>>,
+    /// The place that called the leaf's function; for each of `stacks`.
+    callers: Vec<Option<(FunctionId, Place)>>,
     /// How the thread entered the kernel; for each of `stacks` with a sample in the kernel.
     entries: Vec<Option<Entry>>,
 }
@@ -83,6 +85,11 @@ impl<'e> Sampled<'e> {
         sampled.leaves.iter().filter(|l| l.sample.kernel).for_each(|l| in_kernel[l.stack as usize] = true);
         let entry = |(stack, kernel): (&&[CodeRef], &bool)| kernel.then(|| entry(stack, code));
         sampled.entries = sampled.stacks.iter().zip(&in_kernel).map(entry).collect();
+        let caller = |stack: &&[CodeRef]| {
+            let place = code.place(Pass::Timed, *stack.get(1)?)?;
+            Some((code.function(place), place))
+        };
+        sampled.callers = sampled.stacks.iter().map(caller).collect();
         sampled.named_waits = sampled.stacks.iter().map(|stack| named_wait(stack, code)).collect();
         sampled
     }
@@ -101,7 +108,10 @@ impl<'e> Sampled<'e> {
         let moment = |leaf: &Leaf| {
             let shape = shapes.get(&leaf.function).zip(leaf.place);
             let in_loop = shape.and_then(|(shape, place)| shape.loop_at(place.offset));
-            let spins = shape.is_some_and(|(shape, place)| shape.waits_at(place.offset));
+            let spins = shape.is_some_and(|(shape, place)| {
+                let called = || shape.only_looks() && self.called_by_a_wait(leaf.stack, shapes);
+                shape.waits_at(place.offset) || called()
+            });
             let activity = match (leaf.sample.kernel, self.named_waits[leaf.stack as usize]) {
                 (true, _) => Activity::Kernel(self.entries[leaf.stack as usize].unwrap_or(Entry::SystemCall)),
                 (false, Some(wait)) => Activity::Waiting(wait),
@@ -119,6 +129,12 @@ impl<'e> Sampled<'e> {
             }
         };
         self.leaves.iter().map(moment).collect()
+    }
+
+    /// Whether the leaf's function was called by a loop that waits.
+    fn called_by_a_wait(&self, stack: u32, shapes: &HashMap<FunctionId, Shape>) -> bool {
+        let caller = self.callers[stack as usize];
+        caller.is_some_and(|(function, place)| shapes.get(&function).is_some_and(|s| s.waits_at(place.offset)))
     }
 
     /// CPU seconds at work in a function and all that it called; recursion counts once.

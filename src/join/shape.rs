@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::code_map::{CodeMap, FunctionId};
-use super::executed::Executed;
+use super::executed::{Executed, Span};
 use super::modules::Place;
 use super::waiting;
 use crate::isa::control_flow;
@@ -52,7 +52,13 @@ impl Shape {
                 if runs.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() > LARGEST {
                     return Shape::default();
                 }
-                Self::new(CodeGraph::new(runs), entry)
+                let executions = |at: u64| {
+                    let at_it = |span: &&Span| executed.instructions(**span).iter().any(|i| i.ip() == at);
+                    spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
+                };
+                let mut shape = Self::new(CodeGraph::new(runs), entry);
+                shape.mark_spins_with_calls(executions);
+                shape
             }
             _ => {
                 let runs = static_code(function, code);
@@ -84,6 +90,28 @@ impl Shape {
             })
             .collect();
         Shape { graph, loops, innermost }
+    }
+
+    /// Marks the loops that spin on their usual way: over blocks that most rounds execute, those of inner loops left out.
+    fn mark_spins_with_calls(&mut self, executions: impl Fn(u64) -> u64) {
+        for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
+            let own = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
+            let own: Vec<usize> = own.collect();
+            let pauses =
+                |b: &&usize| self.graph.block_instructions(**b).iter().any(|i| i.mnemonic() == Mnemonic::Pause);
+            if !own.iter().any(|b| pauses(&b)) {
+                continue; // most loops
+            }
+            let rounds = executions(l.header);
+            let usual = |b: &&usize| 2 * executions(self.graph.blocks[**b].start) > rounds;
+            let usual_way = own.iter().filter(usual).flat_map(|b| self.graph.block_instructions(*b));
+            l.waits = waiting::spins_with_calls(usual_way);
+        }
+    }
+
+    /// Whether the function only looks something up for a loop that waits and calls it.
+    pub fn only_looks(&self) -> bool {
+        self.loops.is_empty() && waiting::only_looks(self.graph.instructions.iter())
     }
 
     /// The innermost loop that holds `offset`.

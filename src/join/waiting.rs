@@ -19,6 +19,9 @@ pub const FRAMES: usize = 3;
 /// Spin loops are small; a larger loop with a `pause` also does other work.
 const LARGEST_SPIN: usize = 32;
 
+/// Those of run-time libraries look at a dozen settings in each round.
+const LARGEST_SPIN_WITH_CALLS: usize = 256;
+
 /// Names (or beginnings that end in `*`) of functions that wait for a team: GNU, LLVM and Intel OpenMP, pthread, MPI.
 const BARRIERS: &[&str] = &[
     "gomp_barrier_wait*",
@@ -114,15 +117,60 @@ pub fn by_name(name: &str) -> Option<Wait> {
 /// Whether a loop of these instructions spins: it is small, does no floating-point work, and either pauses or only
 /// reads the same memory again until another thread changes it.
 pub fn spins<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
-    let body: Vec<&Instruction> = instructions.take(LARGEST_SPIN + 1).collect();
-    if body.is_empty() || body.len() > LARGEST_SPIN || body.iter().any(|i| classify(i).fp_instruction) {
-        return false;
-    }
-    body.iter().any(|i| i.mnemonic() == Mnemonic::Pause) || only_polls(&body)
+    let body = effective(instructions, LARGEST_SPIN);
+    body.is_some_and(|body| body.iter().any(|i| pauses(i)) || only_polls(&body))
 }
 
-/// A loop that writes no memory, calls nothing, and sets its registers only from memory that it loads: every iteration does the same until
-/// the memory changes.
+/// Whether a loop whose usual way is over these instructions spins, calls included: it pauses each time and changes no memory but its
+/// own stack, or only to the same constants again.
+pub fn spins_with_calls<'a>(usual_way: impl Iterator<Item = &'a Instruction>) -> bool {
+    let body = effective(usual_way, LARGEST_SPIN_WITH_CALLS);
+    let mut factory = InstructionInfoFactory::new();
+    // LLVM's marks its thread as waiting in each round, with the same constant.
+    let same_again = |i: &Instruction| i.mnemonic() == Mnemonic::Mov && is_immediate(i);
+    body.is_some_and(|body| {
+        body.iter().any(|i| pauses(i)) && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i))
+    })
+}
+
+/// Whether a function of these instructions, called by a loop that spins, is part of its waiting: it is small, and only looks at memory
+/// or the clock.
+pub fn only_looks<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
+    let body = effective(instructions, LARGEST_SPIN);
+    let mut factory = InstructionInfoFactory::new();
+    body.is_some_and(|body| {
+        body.iter().all(|i| {
+            keeps_memory(&mut factory, i) && !matches!(i.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+        })
+    })
+}
+
+/// The instructions but for `nop`s; `None` if there are none, more than `largest`, or any of floating-point work.
+fn effective<'a>(instructions: impl Iterator<Item = &'a Instruction>, largest: usize) -> Option<Vec<&'a Instruction>> {
+    let body: Vec<_> = instructions.filter(|i| i.mnemonic() != Mnemonic::Nop).take(largest + 1).collect();
+    let works = |i: &&Instruction| classify(i).fp_instruction;
+    (!body.is_empty() && body.len() <= largest && !body.iter().any(works)).then_some(body)
+}
+
+fn is_immediate(instruction: &Instruction) -> bool {
+    instruction.op_count() == 2 && instruction.try_immediate(1).is_ok()
+}
+
+fn pauses(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait)
+}
+
+/// Whether an instruction writes no memory but the stack of its function, where calls leave their return addresses.
+fn keeps_memory(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+    factory.info(instruction).used_memory().iter().all(|memory| {
+        let reads = matches!(memory.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
+        let own = matches!(memory.base(), Register::RSP | Register::RBP) && memory.index() == Register::None;
+        reads || own
+    })
+}
+
+/// A loop that writes no memory, calls nothing, and sets its registers only from memory that it loads or from the clock: every iteration
+/// does the same until the memory changes.
 fn only_polls(body: &[&Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut loads = false;
@@ -180,6 +228,31 @@ mod tests {
         assert!(spin(&[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa]));
         // cmp dword [rdi],0; je -5
         assert!(spin(&[0x83, 0x3f, 0x00, 0x74, 0xfb]));
+    }
+
+    #[test]
+    fn idle_threads_that_read_the_clock_spin() {
+        // rdtsc; shl rdx,32; or rax,rdx; sub rax,rbx; cmp rax,r12; ja; nop ×8; mov rax,[rdi]; test rax,rax; je: OpenBLAS's
+        let mut idle =
+            vec![0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x48, 0x29, 0xd8, 0x4c, 0x39, 0xe0, 0x77, 0x10];
+        idle.extend([0x90; 8]);
+        idle.extend([0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x74, 0xdd]);
+        assert!(spin(&idle));
+        let code = |bytes: &'static [u8]| {
+            Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).into_iter().collect::<Vec<_>>()
+        };
+        // pause; mov [rsp+12],eax; call; test al,al; je
+        let round = code(&[0xf3, 0x90, 0x89, 0x44, 0x24, 0x0c, 0xe8, 0, 1, 0, 0, 0x84, 0xc0, 0x74, 0xf1]);
+        assert!(
+            spins_with_calls(round.iter()) && !spins_with_calls(round[1..].iter()),
+            "without a pause it may be work"
+        );
+        // the same with mov [rdi+12],eax
+        assert!(!spins_with_calls(code(&[0xf3, 0x90, 0x89, 0x47, 0x0c, 0xe8, 0, 1, 0, 0, 0x74, 0xf4]).iter()));
+        // rdtsc; shl rdx,32; or rax,rdx; ret · mov [rdi],eax; ret · call; ret
+        assert!(only_looks(code(&[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3]).iter()));
+        assert!(!only_looks(code(&[0x89, 0x07, 0xc3]).iter()));
+        assert!(!only_looks(code(&[0xe8, 0, 1, 0, 0, 0xc3]).iter()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub struct CodeRef {
 pub struct ModuleInfo {
     /// The kind of mapping.
     pub kind: ModuleKind,
-    /// Path as the process's map names it; `[vdso]`, `[anon]`, `[kernel]` otherwise.
+    /// Path as the process's map names it, bytes that are no UTF-8 as `\xHH`; `[vdso]`, `[anon]`, `[kernel]` otherwise.
     pub path: String,
     /// GNU build id in lower-case hexadecimal, where the file has one.
     pub build_id: Option<String>,
@@ -48,8 +48,9 @@ impl ModuleInfo {
         self.build_id.as_deref().unwrap_or(&self.path)
     }
 
-    /// The file name part of the path.
+    /// The file name part of the path, for display.
     pub fn file_name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
+        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        path.rsplit('/').next().unwrap_or(path)
     }
 }

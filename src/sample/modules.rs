@@ -1,21 +1,30 @@
 //! The modules of the sampled code: each file once, whatever the number of processes and places it is mapped at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::profile::code::{ModuleInfo, ModuleKind};
+use nix::unistd::Pid;
 
+use crate::profile::code::{ModuleInfo, ModuleKind};
+use crate::tracee::address::Address;
 use crate::tracee::image::Image;
+use crate::tracee::mapped_file::{self, Known};
+use crate::tracee::{jit_places, kept_files};
 
 /// Modules by identity, and the images read for them.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     infos: Vec<ModuleInfo>,
     index: HashMap<Key, u32>,
-    images: HashMap<(String, Option<String>), Option<Arc<Image>>>,
+    images: HashMap<FileKey, Option<Arc<Image>>>,
+    vdso: Option<Arc<Image>>,
+    /// Processes with code made at run time.
+    made_code: HashSet<u32>,
 }
+
+/// (path, inode, build id): a path may lead to several files one after the other.
+type FileKey = (String, Option<u64>, Option<String>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -33,8 +42,10 @@ pub(super) struct MappedFile<'a> {
     pub start: u64,
     /// Offset of that address in the file.
     pub file_offset: u64,
-    /// Path as the kernel names it.
+    /// Path as the kernel names it, as [`path_text`](crate::tracee::path_text) writes it.
     pub path: &'a str,
+    /// Number of the file, if the kernel gave it.
+    pub inode: Option<u64>,
     /// Build id, if the kernel gave it.
     pub build_id: Option<String>,
 }
@@ -76,6 +87,9 @@ impl Modules {
 
     /// The module of code that no file backs in process `pid`.
     pub fn anonymous(&mut self, pid: u32) -> u32 {
+        if self.made_code.insert(pid) {
+            jit_places::remember(pid);
+        }
         self.intern(Key::Anonymous(pid), || ModuleInfo {
             kind: ModuleKind::Anonymous,
             path: "[anon]".into(),
@@ -85,14 +99,21 @@ impl Modules {
         })
     }
 
+    /// Process `pid` executes another program.
+    pub fn executed(&mut self, pid: u32) {
+        self.made_code.remove(&pid);
+        jit_places::executed(pid);
+    }
+
     /// The list, in the order of the indices given out.
     pub fn into_infos(self) -> Vec<ModuleInfo> {
         self.infos
     }
 
     fn vdso(&mut self, mapped: &MappedFile) -> Found {
-        let key = ("[vdso]".to_owned(), None);
-        let image = self.images.entry(key).or_insert_with(|| Image::vdso().ok().map(Arc::new)).clone();
+        if self.vdso.is_none() {
+            self.vdso = Image::vdso().ok().map(Arc::new);
+        }
         let module = self.intern(Key::Vdso, || ModuleInfo {
             kind: ModuleKind::Vdso,
             path: "[vdso]".into(),
@@ -100,7 +121,7 @@ impl Modules {
             pid: mapped.pid,
             bias: mapped.start,
         });
-        let image = image.and_then(|i| i.bias(mapped.start, mapped.file_offset).map(|bias| (i, bias)));
+        let image = self.vdso.clone().and_then(|i| i.bias(mapped.start, mapped.file_offset).map(|bias| (i, bias)));
         Found { module, bias: mapped.start.wrapping_sub(mapped.file_offset), image }
     }
 
@@ -115,17 +136,11 @@ impl Modules {
     }
 
     fn image(&mut self, mapped: &MappedFile) -> Lookup {
-        let key = (mapped.path.to_owned(), mapped.build_id.clone());
+        let key = (mapped.path.to_owned(), mapped.inode, mapped.build_id.clone());
         if let Some(known) = self.images.get(&key) {
             return known.clone().map_or(Lookup::NotElf, Lookup::Elf);
         }
-        let own_root = PathBuf::from(format!("/proc/{}/root{}", mapped.pid, mapped.path));
-        let read = Image::read(&own_root);
-        let read = match read {
-            Err(e) if !is_foreign(&e) => Image::read(mapped.path.as_ref()),
-            read => read,
-        };
-        let image = match read {
+        let image = match read(mapped) {
             Ok(image) => Some(Arc::new(image)),
             Err(e) if is_foreign(&e) => None,
             Err(_) if mapped.path.ends_with(" (deleted)") => None,
@@ -141,6 +156,24 @@ impl Modules {
             self.infos.len() as u32 - 1
         })
     }
+}
+
+/// Reads the file behind a mapping, and remembers it for those that look names up.
+fn read(mapped: &MappedFile) -> io::Result<Image> {
+    let pid = Pid::from_raw(mapped.pid as i32);
+    let known = match (&mapped.build_id, mapped.inode) {
+        (Some(id), _) => Known::BuildId(id),
+        (None, Some(inode)) => Known::Inode(inode),
+        (None, None) => Known::Nothing,
+    };
+    let opened = mapped_file::open(pid, Address::new(mapped.start), mapped.path, known)?;
+    if jit_places::is_dump(mapped.path) {
+        jit_places::remember_dump(mapped.pid, opened.file.try_clone()?);
+    }
+    let image = Image::of_file(opened.file.try_clone()?)?;
+    let build_id = mapped.build_id.as_deref().or(image.layout.build_id.as_deref());
+    kept_files::remember(mapped.path, build_id, opened);
+    Ok(image)
 }
 
 /// The file could be read but is no ELF image: code that was made at run time and mapped through a file.
@@ -163,13 +196,13 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         let path = exe.to_str().unwrap();
         let mut modules = Modules::default();
-        let mapped = |pid, start| MappedFile { pid, start, file_offset: 0, path, build_id: None };
+        let mapped = |pid, start| MappedFile { pid, start, file_offset: 0, path, inode: None, build_id: None };
         let a = modules.find(mapped(1, 0x5000_0000));
         let b = modules.find(mapped(2, 0x6000_0000));
         assert_eq!(a.module, b.module);
         assert_eq!(b.bias - a.bias, 0x1000_0000);
         assert!(a.image.is_some());
-        let anon = |pid| MappedFile { pid, start: 0x7000, file_offset: 0, path: "//anon", build_id: None };
+        let anon = |pid| MappedFile { pid, start: 0x7000, file_offset: 0, path: "//anon", inode: None, build_id: None };
         let (x, y) = (modules.find(anon(1)), modules.find(anon(2)));
         assert_ne!(x.module, y.module);
         assert_eq!(x.bias, 0);

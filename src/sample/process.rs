@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use framehop::{Module, Unwinder as _};
-use procfs::process::{MMPermissions, MMapPath};
+use nix::unistd::Pid;
 
 use crate::profile::code::CodeRef;
+use crate::tracee::maps::read_maps;
 
 use super::modules::{MappedFile, Modules};
 use super::reap::own_cpu_time;
@@ -76,19 +77,20 @@ impl Process {
         }
         let started = own_cpu_time();
         let mut share = FRUITLESS_SHARE;
-        let Ok(maps) = procfs::process::Process::new(self.pid as i32).and_then(|p| p.maps()) else { return false };
-        for map in maps.iter().filter(|m| m.perms.contains(MMPermissions::EXECUTE)) {
-            let (start, end) = map.address;
+        let Ok(maps) = read_maps(Pid::from_raw(self.pid as i32)) else { return false };
+        for map in maps.iter().filter(|m| m.executable) {
+            let (start, end) = (map.start.get(), map.end.get());
             if self.mappings.get(&start).is_some_and(|m| m.end == end) {
                 continue;
             }
-            let path = match &map.pathname {
-                MMapPath::Path(path) => path.to_string_lossy().into_owned(),
-                MMapPath::Vdso => "[vdso]".to_owned(),
-                MMapPath::Vsyscall => continue,
-                _ => "//anon".to_owned(),
+            let (path, inode) = match map.path.as_str() {
+                "[vdso]" => ("[vdso]", None),
+                "[vsyscall]" => continue,
+                path if map.is_file() => (path, Some(map.inode)),
+                _ => ("//anon", None),
             };
-            let mapped = MappedFile { pid: self.pid, start, file_offset: map.offset, path: &path, build_id: None };
+            let mapped =
+                MappedFile { pid: self.pid, start, file_offset: map.offset.get(), path, inode, build_id: None };
             self.map(modules, mapped, end - start);
             share = FRUITFUL_SHARE;
         }
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     fn anon(start: u64) -> MappedFile<'static> {
-        MappedFile { pid: 7, start, file_offset: 0, path: "//anon", build_id: None }
+        MappedFile { pid: 7, start, file_offset: 0, path: "//anon", inode: None, build_id: None }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{BlockedIn, MappingChange, MappingEvent, Sample, TimedEvidence};
 use crate::profile::run::Warning;
+use crate::tracee::jit_places;
 use crate::tracee::markers::call::Mark;
 
 use super::marks::Marks;
@@ -112,6 +113,7 @@ impl Recorder {
             self.first = Some((pid, false));
         }
         self.processes.insert(pid, Process::new(pid));
+        self.modules.executed(pid);
         self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Executed });
         let thread = self.threads.index(pid, tid, now);
         self.marks.ended(now, thread);
@@ -132,6 +134,7 @@ impl Recorder {
         {
             let child = process.forked(pid);
             self.processes.insert(pid, child);
+            jit_places::forked(parent, pid);
             self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Forked { parent } });
         }
         let creator = self.threads.index(parent, parent_tid, now);
@@ -152,6 +155,9 @@ impl Recorder {
             self.marks.ended(now, thread);
         }
         self.last_exit_ns = self.last_exit_ns.max(time_ns);
+        if self.processes.contains_key(&tid) {
+            jit_places::collect(tid);
+        }
     }
 
     /// A thread got a name.
@@ -216,6 +222,7 @@ impl Recorder {
 
     /// Ends the pass.
     pub fn finish(self, ending: Ending) -> TimedEvidence {
+        self.processes.keys().for_each(|pid| jit_places::collect(*pid));
         let start_ns = self.start_ns.unwrap_or(ending.end_ns.unwrap_or(self.last_exit_ns));
         let end_ns = ending.end_ns.unwrap_or(self.last_exit_ns).max(start_ns);
         let wall_s = (end_ns - start_ns) as f64 * 1e-9;
@@ -320,7 +327,7 @@ mod tests {
     #[test]
     fn events_become_evidence_relative_to_the_exec() {
         let mut r = Recorder::new();
-        let anon = MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None };
+        let anon = MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", inode: None, build_id: None };
         r.exec(5 * SECOND, 10, 10);
         r.enter_cpu(5 * SECOND, 10, 10);
         r.name(5 * SECOND, 10, 10, "main".into());
@@ -355,7 +362,7 @@ mod tests {
 
     #[test]
     fn sight_is_lost_where_a_program_was_executed_whose_code_was_never_mapped() {
-        let map = |pid| MappedFile { pid, start: 0x1000, file_offset: 0, path: "/bin/sh", build_id: None };
+        let map = |pid| MappedFile { pid, start: 0x1000, file_offset: 0, path: "/bin/sh", inode: None, build_id: None };
         let mut r = Recorder::new();
         r.exec(0, 10, 10);
         r.map(1, map(10), 0x1000);
@@ -371,7 +378,11 @@ mod tests {
     fn a_forked_process_has_its_parents_mappings_until_it_executes() {
         let mut r = Recorder::new();
         r.exec(0, 10, 10);
-        r.map(0, MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None }, 0x1000);
+        r.map(
+            0,
+            MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", inode: None, build_id: None },
+            0x1000,
+        );
         r.fork(1, 10, 10, 20, 20);
         assert!(r.processes[&20].locate(0x1010).is_some());
         r.exec(2, 20, 20);

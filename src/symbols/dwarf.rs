@@ -1,20 +1,20 @@
 //! Source lines and inline frames from DWARF, read at the first query.
 
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use addr2line::Context;
-use gimli::{EndianArcSlice, LittleEndian, SectionId};
+use addr2line::{Context, LookupContinuation, LookupResult};
 
+use super::debug_sections::{Reader, section};
 use super::demangle::{Dialect, demangle};
 use super::elf_file::ElfFile;
 use super::error::SymbolError;
+use super::split_dwarf::SplitDwarf;
 use crate::join::resolver::{InlinedAt, SourceLine};
-
-type Reader = EndianArcSlice<LittleEndian>;
 
 /// The debug information of one module.
 pub struct LineInfo {
     context: Context<Reader>,
+    split: SplitDwarf,
     dialect: Dialect,
 }
 
@@ -25,29 +25,30 @@ impl std::fmt::Debug for LineInfo {
 }
 
 impl LineInfo {
-    /// Reads the debug sections of `debug`; `supplementary` is the file that dwz moved common parts to. `None` if the
-    /// file has no debug information.
+    /// Reads the debug sections of `debug`; `supplementary` is the file that dwz moved common parts to, `split` finds what the
+    /// compiler left in files of their own. `None` if the file has no debug information.
     ///
     /// # Errors
     /// If a debug section is damaged.
     pub fn load(
         debug: &ElfFile,
         supplementary: Option<&ElfFile>,
+        split: SplitDwarf,
         dialect: Dialect,
     ) -> Result<Option<Self>, SymbolError> {
         if debug.section(".debug_info").is_none() && debug.section(".debug_line").is_none() {
             return Ok(None);
         }
-        let mut dwarf = gimli::Dwarf::load(|id| section(debug, id))?;
+        let mut dwarf = gimli::Dwarf::load(|id| section(debug, id.name()))?;
         if let Some(file) = supplementary {
-            dwarf.load_sup(|id| section(file, id))?;
+            dwarf.load_sup(|id| section(file, id.name()))?;
         }
         let context = Context::from_dwarf(dwarf).map_err(|e| SymbolError::Damaged {
             path: debug.path().to_owned(),
             part: "the debug information".into(),
             detail: e.to_string(),
         })?;
-        Ok(Some(LineInfo { context, dialect }))
+        Ok(Some(LineInfo { context, split, dialect }))
     }
 
     /// The source line of the instruction at `address`, innermost inline frame.
@@ -75,7 +76,7 @@ impl LineInfo {
         if address == u64::MAX {
             return Vec::new();
         }
-        let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else { return Vec::new() };
+        let Ok(mut frames) = self.loaded(self.context.find_frames(address)) else { return Vec::new() };
         let mut found = Vec::new();
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|f| f.raw_name().ok());
@@ -84,36 +85,25 @@ impl LineInfo {
         }
         found
     }
+
+    /// Files with debug information that were looked for and not found.
+    pub fn missing_files(&self) -> Vec<PathBuf> {
+        self.split.missing()
+    }
+
+    /// The result of a look-up that may need split debug information.
+    fn loaded<L: LookupContinuation<Buf = Reader>>(&self, mut result: LookupResult<L>) -> L::Output {
+        loop {
+            result = match result {
+                LookupResult::Output(output) => return output,
+                LookupResult::Load { load, continuation } => continuation.resume(self.split.load(&load)),
+            };
+        }
+    }
 }
 
 fn source_line(location: addr2line::Location) -> Option<SourceLine> {
     // Line 0 marks code that belongs to no line.
     let line = location.line.filter(|l| *l > 0)?;
     Some(SourceLine { file: location.file?.into(), line })
-}
-
-fn section(file: &ElfFile, id: SectionId) -> Result<Reader, SymbolError> {
-    let mut bytes = file.contents_of(id.name())?;
-    if bytes.is_empty() {
-        bytes = old_compressed(file, id)?;
-    }
-    Ok(Reader::new(Arc::from(bytes), LittleEndian))
-}
-
-/// `.zdebug_*`: the compression of old toolchains, `ZLIB` and a big-endian size before the data.
-fn old_compressed(file: &ElfFile, id: SectionId) -> Result<Vec<u8>, SymbolError> {
-    let Some(rest) = id.name().strip_prefix(".debug_") else { return Ok(Vec::new()) };
-    let bytes = file.contents_of(&format!(".zdebug_{rest}"))?;
-    let Some(size) = bytes.strip_prefix(b"ZLIB").and_then(|b| b.first_chunk::<8>()).copied() else {
-        return Ok(Vec::new());
-    };
-    let size = u64::from_be_bytes(size);
-    let damaged =
-        |detail: String| SymbolError::Damaged { path: file.path().to_owned(), part: id.name().to_owned(), detail };
-    if size / 2048 > bytes.len() as u64 {
-        return Err(damaged(format!("claims to expand to {size} bytes")));
-    }
-    let data =
-        object::CompressedData { format: object::CompressionFormat::Zlib, data: &bytes[12..], uncompressed_size: size };
-    Ok(data.decompress().map_err(|e| damaged(e.to_string()))?.into_owned())
 }

@@ -4,6 +4,7 @@
 //! profiler down with SIGBUS, and a gigabyte of debug information is only read where a look-up needs it.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::header::{self, header64};
 use goblin::elf::section_header::{SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE};
 use goblin::elf::{ProgramHeader, SectionHeader};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{CompressedData, CompressionFormat};
 
 use super::error::SymbolError;
@@ -76,6 +78,16 @@ impl ElfFile {
         elf.segments = elf.read_segments(&head)?;
         elf.sections = elf.read_sections(&head)?;
         Ok(elf)
+    }
+
+    /// As [`open`](Self::open), for a file that is in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or if there is no memory for a copy.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, SymbolError> {
+        let copy = memfd_create("elf", MFdFlags::MFD_CLOEXEC).map(File::from).map_err(std::io::Error::from);
+        let copy = copy.and_then(|mut file| file.write_all(bytes).map(|()| file));
+        Self::from_file(path, copy.map_err(|source| SymbolError::Read { path: path.to_owned(), source })?)
     }
 
     /// The file's path.

@@ -56,8 +56,8 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
             continue;
         }
         let name = bare_name(string_at(&strings, symbol.st_name).unwrap_or_default());
-        // `$x` and `$d` mark code and data for disassemblers, `.L` labels are the assembler's own.
-        if name.is_empty() || name.starts_with('$') || name.starts_with(".L") {
+        let function = kind != STT_NOTYPE;
+        if name.is_empty() || !function && is_mark(&name) {
             continue;
         }
         found.push(CodeSymbol {
@@ -65,10 +65,20 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
             size: symbol.st_size,
             name,
             global: matches!(symbol.st_bind(), STB_GLOBAL | STB_WEAK),
-            function: kind != STT_NOTYPE,
+            function,
         });
     }
     found
+}
+
+/// Whether an untyped symbol is none of the program: `$x` and `$d.1` mark code and data for disassemblers, `.L` labels are the
+/// assembler's own. Names that only begin with a dollar sign are a compiler's (Swift's).
+fn is_mark(name: &str) -> bool {
+    let of_disassemblers = name.strip_prefix('$').is_some_and(|rest| {
+        let (kind, tail) = rest.split_at_checked(1).unwrap_or((rest, ""));
+        kind.bytes().all(|b| b.is_ascii_lowercase()) && (tail.is_empty() || tail.starts_with('.'))
+    });
+    of_disassemblers || name.starts_with(".L")
 }
 
 /// Separate debug files keep code sections without contents, so the flag alone decides.
@@ -81,5 +91,20 @@ pub(super) fn bare_name(name: String) -> String {
     match name.find('@') {
         Some(at) if at > 0 => name[..at].to_owned(),
         _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_told_from_names_with_dollar_signs() {
+        for mark in ["$x", "$d", "$a.12", ".L3", "$"] {
+            assert!(is_mark(mark), "{mark}");
+        }
+        for name in ["$s4main6kernelyS2dF", "$S4main", "$foo", "main", "_$", "$é2"] {
+            assert!(!is_mark(name), "{name}");
+        }
     }
 }

@@ -41,4 +41,10 @@ pub enum SymbolError {
         /// Build id of the file now, or `none`.
         found: String,
     },
+    /// It has no build id, and was written since it ran.
+    #[error("{} was written since it ran", path.display())]
+    Rewritten {
+        /// The file.
+        path: PathBuf,
+    },
 }

@@ -10,15 +10,21 @@
 
 pub mod call_targets;
 pub mod debug_file;
+pub mod debug_sections;
 pub mod demangle;
 pub mod dwarf;
 pub mod elf_data;
 pub mod elf_file;
 pub mod elf_symbols;
 pub mod error;
+pub mod go_functions;
+pub mod jit_dump;
+pub mod jit_names;
 pub mod linkage;
+pub mod mini_debug;
 pub mod module;
 pub mod perf_map;
+pub mod split_dwarf;
 pub mod table;
 pub mod unwind_ranges;
 pub mod vdso;
@@ -32,8 +38,8 @@ use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::profile::run::Warning;
 
 use error::SymbolError;
+use jit_names::JitNames;
 use module::ElfModule;
-use perf_map::PerfMap;
 
 /// The symbols of all modules of a program.
 #[derive(Debug)]
@@ -53,8 +59,8 @@ struct Loaded {
 
 #[derive(Debug)]
 enum Content {
-    Elf { module: Box<ElfModule>, bias: u64 },
-    Jit(PerfMap),
+    Elf(Box<ElfModule>),
+    Jit(JitNames),
     Kernel,
     Unreadable(SymbolError),
 }
@@ -84,18 +90,15 @@ impl Symbols {
 
 fn load_content(info: &ModuleInfo, targets: &[u64], debug_root: &Path) -> Content {
     match info.kind {
-        ModuleKind::File => {
-            let path = info.path.strip_suffix(" (deleted)").unwrap_or(&info.path);
-            match ElfModule::open(Path::new(path), info.build_id.as_deref(), targets, debug_root) {
-                Ok(module) => Content::Elf { module: Box::new(module), bias: 0 },
-                Err(error) => Content::Unreadable(error),
-            }
-        }
-        ModuleKind::Vdso => match vdso::image() {
-            Some(elf) => Content::Elf { module: Box::new(ElfModule::new(elf, &[], debug_root)), bias: info.bias },
-            None => Content::Jit(PerfMap::default()),
+        ModuleKind::File => match ElfModule::open(&info.path, info.build_id.as_deref(), targets, debug_root) {
+            Ok(module) => Content::Elf(Box::new(module)),
+            Err(error) => Content::Unreadable(error),
         },
-        ModuleKind::Anonymous => Content::Jit(PerfMap::of_process(info.pid)),
+        ModuleKind::Vdso => match vdso::image() {
+            Some(elf) => Content::Elf(Box::new(ElfModule::new(elf, &[], debug_root))),
+            None => Content::Jit(JitNames::default()),
+        },
+        ModuleKind::Anonymous => Content::Jit(JitNames::of_process(info.pid)),
         ModuleKind::Kernel => Content::Kernel,
     }
 }
@@ -111,22 +114,26 @@ impl Loaded {
             module: self.display.clone(),
         };
         match &self.content {
-            Content::Elf { module, bias } => match module.function(offset.wrapping_sub(*bias)) {
+            Content::Elf(module) => match module.function(offset) {
                 Some(found) => {
-                    let at = |address: u64| address.wrapping_add(*bias);
-                    let mut function = unnamed(found.start, at(found.part_start), at(found.part_end));
+                    let mut function = unnamed(found.start, found.part_start, found.part_end);
                     if let Some(name) = found.name {
                         function.named = true;
                         function.name = name;
                     } else if let Some(name) = as_a_whole(&self.display) {
                         return FunctionAt { name: name.into(), named: true, ..unnamed(0, 0, u64::MAX) };
                     }
-                    FunctionAt { start: at(found.start), ..function }
+                    function
                 }
-                None => self.between_targets(offset, unnamed),
+                None => {
+                    // Not code, as far as the file says; what is next to it has names all the same.
+                    let (from, to) = module.gap(offset);
+                    let found = self.between_targets(offset, unnamed);
+                    FunctionAt { part_start: found.part_start.max(from), part_end: found.part_end.min(to), ..found }
+                }
             },
             Content::Jit(map) => match map.find(offset) {
-                Some((start, end, name)) => FunctionAt { name: name.into(), named: true, ..unnamed(start, start, end) },
+                Some(s) => FunctionAt { name: s.name.as_str().into(), named: true, ..unnamed(s.start, s.start, s.end) },
                 None => self.between_targets(offset, unnamed),
             },
             Content::Kernel => FunctionAt { name: self.display.clone(), named: true, ..unnamed(0, 0, u64::MAX) },
@@ -141,9 +148,9 @@ impl Loaded {
         unnamed(start, start, self.targets.get(at).copied().unwrap_or(u64::MAX))
     }
 
-    fn elf(&self) -> Option<(&ElfModule, u64)> {
+    fn elf(&self) -> Option<&ElfModule> {
         match &self.content {
-            Content::Elf { module, bias } => Some((module, *bias)),
+            Content::Elf(module) => Some(module),
             _ => None,
         }
     }
@@ -164,29 +171,29 @@ impl Resolver for Symbols {
     }
 
     fn inlined(&mut self, module: &ModuleInfo, offset: u64) -> Vec<InlinedAt> {
-        let Some((elf, bias)) = self.load(module).elf() else { return Vec::new() };
-        elf.lines().map_or_else(Vec::new, |lines| lines.inlined(offset.wrapping_sub(bias)))
+        let Some(elf) = self.load(module).elf() else { return Vec::new() };
+        elf.lines().map_or_else(Vec::new, |lines| lines.inlined(offset))
     }
 
     fn line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine> {
-        let (elf, bias) = self.load(module).elf()?;
-        elf.lines()?.line(offset.wrapping_sub(bias))
+        let elf = self.load(module).elf()?;
+        elf.lines()?.line(offset)
     }
 
     fn host_line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine> {
-        let (elf, bias) = self.load(module).elf()?;
-        elf.lines()?.host_line(offset.wrapping_sub(bias))
+        let elf = self.load(module).elf()?;
+        elf.lines()?.host_line(offset)
     }
 
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>> {
-        let (elf, bias) = self.load(module).elf()?;
-        elf.code(start.wrapping_sub(bias), end.wrapping_sub(bias))
+        let elf = self.load(module).elf()?;
+        elf.code(start, end)
     }
 
     fn data(&mut self, module: &ModuleInfo, offset: u64) -> DataAt {
         let loaded = self.load(module);
         match loaded.elf() {
-            Some((elf, bias)) => elf.data(offset.wrapping_sub(bias)),
+            Some(elf) => elf.data(offset),
             None => DataAt::Outside,
         }
     }
@@ -217,14 +224,30 @@ fn doubt(info: &ModuleInfo, loaded: &Loaded) -> Option<Warning> {
             format!("functions of {} are named by module and offset", info.file_name()),
             "profile again with the file that runs in its place",
         )),
-        Content::Elf { module, .. } => module.damage().map(|error| {
-            Warning::new(
+        Content::Elf(module) => match module.damage() {
+            Some(error) => Some(Warning::new(
                 "debug-info-unreadable",
                 error.to_string(),
                 format!("{} has no source lines and no inline frames", info.file_name()),
                 "rebuild it with debug information (-g)",
-            )
-        }),
+            )),
+            None => split_doubt(info, &module.missing_files()),
+        },
         _ => None,
     }
+}
+
+/// Debug information that the compiler left in files which are not there.
+fn split_doubt(info: &ModuleInfo, missing: &[PathBuf]) -> Option<Warning> {
+    let first = missing.first()?.display();
+    let others = match missing.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(Warning::new(
+        "split-debug-info-missing",
+        format!("{first}{others} with debug information of {} was not found", info.file_name()),
+        "functions compiled there have no inline frames, and loops may have no lines",
+        "keep .dwo files where the compiler wrote them, or pack them with dwp into a file beside the program; or compile without -gsplit-dwarf",
+    ))
 }

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,10 +14,15 @@ use super::elf_data::{self, DataSymbol};
 use super::elf_file::ElfFile;
 use super::elf_symbols::{code_symbols, dynamic_names};
 use super::error::SymbolError;
+use super::go_functions::go_functions;
 use super::linkage::linkage_symbols;
+use super::mini_debug;
+use super::split_dwarf::SplitDwarf;
 use super::table::{FunctionTable, TableInput};
 use super::unwind_ranges::unwind_ranges;
 use crate::join::resolver::DataAt;
+use crate::tracee::kept_files::{self, Reopened};
+use crate::tracee::path_text;
 
 /// A module that is an ELF file (or the vdso, which looks like one).
 #[derive(Debug)]
@@ -45,16 +51,27 @@ pub struct Found {
 }
 
 impl ElfModule {
-    /// Reads the symbols of the file at `path`, which must have the build id `expected`, if that is known.
+    /// Reads the symbols of the file that ran as `path` (as evidence has it) and had the build id `expected`, if that is known.
     ///
     /// # Errors
     /// If the file cannot be read, is foreign, damaged, or another one than the one that ran.
-    pub fn open(path: &Path, expected: Option<&str>, targets: &[u64], debug_root: &Path) -> Result<Self, SymbolError> {
-        let elf = ElfFile::open(path)?;
+    pub fn open(path: &str, expected: Option<&str>, targets: &[u64], debug_root: &Path) -> Result<Self, SymbolError> {
+        let deleted = path.strip_suffix(" (deleted)");
+        let name = path_text::decode(deleted.unwrap_or(path));
+        let opened = kept_files::open(path, expected).or_else(|error| match expected {
+            // An update puts the same file there again, if the build id says so.
+            Some(_) if deleted.is_some() => File::open(&name).map(Reopened::Same),
+            _ => Err(error),
+        });
+        let elf = match opened {
+            Ok(Reopened::Same(file)) => ElfFile::from_file(&name, file)?,
+            Ok(Reopened::Changed) => return Err(SymbolError::Rewritten { path: name }),
+            Err(source) => return Err(SymbolError::Read { path: name, source }),
+        };
         let found = elf.build_id();
         match expected {
             Some(expected) if found.as_deref() != Some(expected) => Err(SymbolError::Changed {
-                path: path.to_owned(),
+                path: name,
                 expected: expected.to_owned(),
                 found: found.unwrap_or_else(|| "none".into()),
             }),
@@ -68,6 +85,12 @@ impl ElfModule {
         let mut symbols = code_symbols(&elf);
         if let Some(debug) = &debug {
             symbols.extend(code_symbols(debug));
+        }
+        if let Some(packed) = mini_debug::unpack(&elf) {
+            symbols.extend(code_symbols(&packed));
+        }
+        if elf.section(".symtab").is_none() {
+            symbols.extend(go_functions(&elf));
         }
         let imported = dynamic_names(&elf);
         let dialect = Dialect::of(symbols.iter().map(|s| s.name.as_str()).chain(imported.iter().map(String::as_str)));
@@ -102,6 +125,11 @@ impl ElfModule {
         Some(Found { start: function.start, part_start: part.start, part_end: part.end, name })
     }
 
+    /// The addresses around `address` that are no code of a function.
+    pub fn gap(&self, address: u64) -> (u64, u64) {
+        self.table.gap(address)
+    }
+
     /// The data that the memory at `address` belongs to.
     pub fn data(&self, address: u64) -> DataAt {
         let files = || std::iter::once(&self.elf).chain(&self.debug);
@@ -118,7 +146,8 @@ impl ElfModule {
         let load = || {
             let source = self.debug.as_ref().unwrap_or(&self.elf);
             let supplementary = debug_file::supplementary(source, &self.debug_root);
-            LineInfo::load(source, supplementary.as_ref(), self.dialect)
+            let files = std::iter::once(&self.elf).chain(&self.debug).map(|file| file.path().to_owned());
+            LineInfo::load(source, supplementary.as_ref(), SplitDwarf::new(files.collect()), self.dialect)
         };
         self.lines.get_or_init(load).as_ref().ok()?.as_ref()
     }
@@ -126,6 +155,12 @@ impl ElfModule {
     /// Why the debug information could not be read, if it was needed and is damaged.
     pub fn damage(&self) -> Option<&SymbolError> {
         self.lines.get()?.as_ref().err()
+    }
+
+    /// Files with debug information that were needed and not found.
+    pub fn missing_files(&self) -> Vec<PathBuf> {
+        let lines = self.lines.get().and_then(|lines| lines.as_ref().ok()?.as_ref());
+        lines.map(LineInfo::missing_files).unwrap_or_default()
     }
 
     /// Code bytes at `start..end`.

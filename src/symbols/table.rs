@@ -4,6 +4,8 @@
 //!  symbols ─▶ one per address ─▶ ranges, innermost wins ─▶ gaps filled from unwind ranges, call targets, else whole ─▶ table
 //! ```
 
+use std::cmp::Reverse;
+
 use super::elf_symbols::CodeSymbol;
 
 /// A part of a function's code. Parts do not overlap; a function that surrounds another has several.
@@ -62,6 +64,13 @@ impl FunctionTable {
     pub fn find(&self, address: u64) -> Option<(Part, &Function)> {
         let part = *self.parts[..self.parts.partition_point(|p| p.start <= address)].last()?;
         (address < part.end).then(|| (part, &self.functions[part.function as usize]))
+    }
+
+    /// The addresses around `address` that belong to no function.
+    pub fn gap(&self, address: u64) -> (u64, u64) {
+        let after = self.parts.partition_point(|p| p.start <= address);
+        let start = after.checked_sub(1).map_or(0, |before| self.parts[before].end);
+        (start, self.parts.get(after).map_or(u64::MAX, |part| part.start))
     }
 
     /// All functions.
@@ -200,28 +209,29 @@ fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
         let next = starts.get(i + 1).copied().unwrap_or(u64::MAX);
         let section = input.code.iter().find(|(s, e)| *s <= symbol.start && symbol.start < *e);
         let limit = section.map_or(symbol.start, |(_, end)| next.min(*end));
-        let at = unwind.partition_point(|(s, _)| *s < symbol.start);
-        match unwind.get(at) {
-            Some((start, end)) if *start == symbol.start => limit.min(*end),
-            _ => limit,
-        }
+        // The unwind range that it lies in ends it, and so does the next one: that is another function.
+        let next_range = unwind.partition_point(|(s, _)| *s <= symbol.start);
+        let around = next_range.checked_sub(1).map(|i| unwind[i].1).filter(|end| symbol.start < *end);
+        let after = unwind.get(next_range).map(|(start, _)| *start);
+        limit.min(around.or(after).unwrap_or(u64::MAX))
     };
     let ends: Vec<u64> = symbols.iter().enumerate().map(|(i, s)| completed(i, s)).collect();
     let ranges = symbols.into_iter().zip(ends).map(|(s, end)| (s.start, end, s.name));
     ranges.filter(|(start, end, _)| start < end).collect()
 }
 
-/// Orders aliases: functions before labels, global before local, longest, fewest leading underscores, shortest name, then
+type Preference<'a> = ([bool; 3], u64, Reverse<(usize, usize, &'a str)>);
+
+/// Orders aliases: the vdso's own names, which tell them from those of the C library, functions before labels, global before local, longest, fewest leading underscores, shortest name, then
 /// by name so that the choice does not depend on the order in the file.
-fn preference(symbol: &CodeSymbol) -> (bool, bool, u64, std::cmp::Reverse<(usize, usize, &str)>) {
+fn preference(symbol: &CodeSymbol) -> Preference<'_> {
     let underscores = symbol.name.bytes().take_while(|b| *b == b'_').count();
     // `_Z` and `_R` begin mangled names; their underscore says nothing.
     let underscores = if symbol.name.starts_with("_Z") || symbol.name.starts_with("_R") { 0 } else { underscores };
     (
-        symbol.function,
-        symbol.global,
+        [symbol.name.starts_with("__vdso_"), symbol.function, symbol.global],
         symbol.size,
-        std::cmp::Reverse((underscores, symbol.name.len(), symbol.name.as_str())),
+        Reverse((underscores, symbol.name.len(), symbol.name.as_str())),
     )
 }
 
@@ -264,6 +274,16 @@ mod tests {
     }
 
     #[test]
+    fn sizeless_symbols_end_where_another_function_begins() {
+        let symbols = vec![symbol(0x10, 0, "start"), symbol(0x40, 0, "asm"), symbol(0x90, 0, "last")];
+        let unwind = vec![(0x10, 0x18), (0x20, 0x30), (0x60, 0x80)];
+        let table = FunctionTable::new(TableInput { symbols, unwind, code: vec![(0x10, 0xa0)], ..Default::default() });
+        let names: Vec<_> =
+            [0x17, 0x18, 0x24, 0x48, 0x5f, 0x60, 0x84, 0x9f].map(|a| name_at(&table, a).unwrap()).into();
+        assert_eq!(names, ["start", "0x18", "0x20", "asm", "asm", "0x60", "0x80", "last"]);
+    }
+
+    #[test]
     fn gaps_come_from_unwind_ranges_then_call_targets_then_whole() {
         let input = TableInput {
             symbols: vec![symbol(0x100, 0x10, "known")],
@@ -275,6 +295,7 @@ mod tests {
         let names = [0x10, 0x25, 0x35, 0x41, 0x65, 0x104, 0x111].map(|a| name_at(&table, a).unwrap());
         assert_eq!(names, ["0x10", "0x20", "0x20", "0x40", "0x60", "known", "0x110"]);
         assert_eq!(name_at(&table, 0x120), None);
+        assert_eq!((table.gap(0x120), table.gap(0x8)), ((0x120, u64::MAX), (0, 0x10)));
     }
 
     proptest! {

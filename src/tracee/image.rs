@@ -9,10 +9,12 @@ use std::sync::Arc;
 use framehop::ExplicitModuleSectionInfo;
 use goblin::elf::program_header::PT_GNU_EH_FRAME;
 use goblin::elf::program_header::program_header64::ProgramHeader;
+use nix::unistd::Pid;
 
 use super::address::Address;
 use super::elf_layout::ElfLayout;
 use super::elf_reader::ElfReader;
+use super::maps::read_maps;
 
 /// An ELF image, read once per file.
 #[derive(Debug, Default)]
@@ -44,11 +46,16 @@ impl Image {
         Image::parse(&ElfReader::open(path)?)
     }
 
+    /// Reads an open file. Errors: it cannot be read, or is not a 64-bit little-endian ELF file.
+    pub fn of_file(file: File) -> io::Result<Image> {
+        Image::parse(&ElfReader::at(file, 0)?)
+    }
+
     /// Reads the vdso of this process; every process of the same kind on this kernel has the same one.
     pub fn vdso() -> io::Result<Image> {
-        let maps = procfs::process::Process::myself().and_then(|p| p.maps()).map_err(io::Error::other)?;
-        let vdso = maps.iter().find(|m| m.pathname == procfs::process::MMapPath::Vdso);
-        let base = vdso.ok_or(io::ErrorKind::NotFound)?.address.0;
+        let maps = read_maps(Pid::this())?;
+        let vdso = maps.iter().find(|m| m.path == "[vdso]");
+        let base = vdso.ok_or(io::ErrorKind::NotFound)?.start.get();
         Image::parse(&ElfReader::at(File::open("/proc/self/mem")?, base)?)
     }
 
@@ -63,7 +70,7 @@ impl Image {
         Ok(Image { layout, sections })
     }
 
-    /// The load bias of a mapping: run-time address − ELF address. `None` if no segment covers that part of the file.
+    /// The load bias of an executable mapping: run-time address − ELF address. `None` if no segment covers that part of the file.
     pub fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         self.layout.bias(Address::new(start), file_offset)
     }

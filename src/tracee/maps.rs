@@ -7,6 +7,7 @@ use std::ops::Range;
 use nix::unistd::Pid;
 
 use super::address::{Address, FileOffset};
+use super::path_text;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct Mapping {
     pub device: String,
     /// Inode; 0 for anonymous memory.
     pub inode: u64,
-    /// Path or `[name]`; empty for anonymous memory.
+    /// Path, as [`path_text`] writes it, or `[name]`; empty for anonymous memory.
     pub path: String,
 }
 
@@ -44,9 +45,9 @@ impl Mapping {
         self.start..self.end
     }
 
-    /// Backed by a file on disk (not `memfd:`, not a device's pseudo file).
+    /// Backed by a file, on disk or in memory (`memfd_create`); not by memory that has a name only.
     pub fn is_file(&self) -> bool {
-        self.inode != 0 && self.path.starts_with('/') && !self.path.starts_with("/memfd:")
+        self.inode != 0 && self.path.starts_with('/')
     }
 }
 
@@ -56,19 +57,21 @@ impl Mapping {
 /// The error of reading `/proc/PID/maps`; the process may be gone.
 pub fn read_maps(pid: Pid) -> io::Result<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
-fn parse_line(line: &str) -> Option<Mapping> {
+fn parse_line(line: &[u8]) -> Option<Mapping> {
     // 7f1c0000-7f1c1000 r-xp 00001000 fe:00 1234   /usr/lib/x.so
-    let mut fields = line.splitn(6, ' ');
+    let path_at = line.iter().enumerate().filter(|(_, byte)| **byte == b' ').nth(4).map_or(line.len(), |(at, _)| at);
+    let (fields, path) = line.split_at(path_at);
+    let mut fields = std::str::from_utf8(fields).ok()?.split(' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions = fields.next()?.as_bytes();
     let offset = fields.next()?;
     let device = fields.next()?.to_owned();
     let inode = fields.next()?.parse().ok()?;
     // The one character that the kernel escapes.
-    let path = fields.next().unwrap_or("").trim_start().replace("\\012", "\n");
+    let path = path_text::encode(path.trim_ascii_start()).replace("\\012", "\n");
     let hexadecimal = |s: &str| u64::from_str_radix(s, 16).ok();
     Some(Mapping {
         start: Address::new(hexadecimal(start)?),
@@ -90,11 +93,16 @@ mod tests {
 
     #[test]
     fn a_line_is_understood() {
-        let m = parse_line("7f1c0000-7f1c1000 r-xp 00002000 fe:00 1234       /usr/lib/a b.so").unwrap();
+        let m = parse_line(b"7f1c0000-7f1c1000 r-xp 00002000 fe:00 1234       /usr/lib/a b.so").unwrap();
         assert_eq!((m.start.get(), m.end.get(), m.offset.get()), (0x7f1c_0000, 0x7f1c_1000, 0x2000));
         assert!(m.readable && !m.writable && m.executable && !m.shared && m.is_file());
         assert_eq!(m.path, "/usr/lib/a b.so");
-        assert_eq!(parse_line(r"1000-2000 r-xp 0 fe:00 1 /a\012b").unwrap().path, "/a\nb");
+        assert_eq!(parse_line(br"1000-2000 r-xp 0 fe:00 1 /a\012b").unwrap().path, "/a\nb");
+        assert_eq!(parse_line(b"1000-2000 r-xp 0 fe:00 1 /\xff/b").unwrap().path, "/\\xff/b");
+        let memory = parse_line(b"1000-2000 r-xp 0 00:01 7 /memfd:code (deleted)").unwrap();
+        assert!(memory.is_file() && memory.path == "/memfd:code (deleted)");
+        assert_eq!(parse_line(b"1000-2000 rwxp 0 00:00 0").unwrap().path, "");
+        assert_eq!(parse_line(b""), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!  launch::Gated ─▶ thread::Running ─ wait ─▶ thread::Stopped ─ resume ─▶ thread::Running
 //!                                               │ remote::Remote   system calls in its name
 //!                                               │ memory::Memory   its bytes
-//!                                               └ maps, modules    what is mapped where, and which file that is
+//!                                               └ maps, modules    what is mapped where, and which file that is (mapped_file, kept_files)
 //! ```
 //!
 //! [`sampling_clock`]: the period that all that samples it shares. [`whole_file`]: files on this host that others may read
@@ -20,13 +20,17 @@ pub mod elf_layout;
 pub mod elf_reader;
 pub mod foreground;
 pub mod image;
+pub mod jit_places;
+pub mod kept_files;
 pub mod launch;
+pub mod mapped_file;
 pub mod maps;
 pub mod markers;
 pub mod memory;
 pub mod modules;
 pub mod own_limits;
 pub mod own_stack;
+pub mod path_text;
 pub mod proc_status;
 pub mod remote;
 pub mod sampling_clock;

@@ -1,13 +1,15 @@
 //! The table of modules that evidence refers to: the file that a mapping belongs to, and the offset in it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
 use super::address::Address;
 use super::elf_layout::ElfLayout;
-use super::maps::Mapping;
+use super::elf_reader::ElfReader;
+use super::mapped_file::{self, Known};
+use super::maps::{Mapping, read_maps};
+use super::{jit_places, kept_files};
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
 /// A mapping's module, and the conversion of its addresses into module offsets.
@@ -46,20 +48,19 @@ impl ModuleTable {
         if mapping.is_file() {
             let key = (mapping.device.clone(), mapping.inode, mapping.path.clone());
             if !self.by_file.contains_key(&key) {
-                let layout = read_layout(pid, &mapping.path);
+                let layout = read_layout(pid, mapping);
                 let info = ModuleInfo {
                     kind: if layout.is_some() { ModuleKind::File } else { ModuleKind::Anonymous },
                     path: mapping.path.clone(),
                     build_id: layout.as_ref().and_then(|l| l.build_id.clone()),
                     pid: process,
-                    bias: layout.as_ref().and_then(|l| l.bias(mapping.start, mapping.offset.get())).unwrap_or(0),
+                    bias: bias(pid, layout.as_ref(), mapping),
                 };
                 self.modules.push(info);
                 self.by_file.insert(key.clone(), (self.modules.len() as u32 - 1, layout));
             }
             let (module, layout) = &self.by_file[&key];
-            let bias = layout.as_ref().and_then(|l| l.bias(mapping.start, mapping.offset.get())).unwrap_or(0);
-            return Located { module: *module, bias };
+            return Located { module: *module, bias: bias(pid, layout.as_ref(), mapping) };
         }
         let (kind, path) = match mapping.path.as_str() {
             "[vdso]" => (ModuleKind::Vdso, "[vdso]"),
@@ -71,6 +72,9 @@ impl ModuleTable {
         let owner = if kind == ModuleKind::Anonymous { process } else { 0 };
         let modules = &mut self.modules;
         let module = *self.by_name.entry((path.to_owned(), owner)).or_insert_with(|| {
+            if kind == ModuleKind::Anonymous {
+                jit_places::remember(process);
+            }
             modules.push(ModuleInfo { kind, path: path.to_owned(), build_id: None, pid: process, bias });
             modules.len() as u32 - 1
         });
@@ -88,16 +92,30 @@ impl ModuleTable {
     }
 }
 
-fn read_layout(pid: Pid, path: &str) -> Option<ElfLayout> {
-    let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-    let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    ElfLayout::read(&inside).or_else(|_| ElfLayout::read(Path::new(path))).ok()
+fn bias(pid: Pid, layout: Option<&ElfLayout>, mapping: &Mapping) -> u64 {
+    let Some(layout) = layout else { return 0 };
+    if !layout.is_ambiguous(mapping.start, mapping.offset.get()) {
+        return layout.bias(mapping.start, mapping.offset.get()).unwrap_or(0);
+    }
+    let maps = read_maps(pid).unwrap_or_default();
+    let same_file = |m: &&Mapping| m.inode == mapping.inode && m.path == mapping.path;
+    let of_file: Vec<&Mapping> = maps.iter().filter(same_file).collect();
+    layout.bias_among(mapping.start, mapping.offset.get(), &of_file).unwrap_or(0)
+}
+
+fn read_layout(pid: Pid, mapping: &Mapping) -> Option<ElfLayout> {
+    let opened = mapped_file::open(pid, mapping.start, &mapping.path, Known::Inode(mapping.inode)).ok()?;
+    if jit_places::is_dump(&mapping.path) {
+        jit_places::remember_dump(pid.as_raw() as u32, opened.file.try_clone().ok()?);
+    }
+    let layout = ElfLayout::of(&ElfReader::at(opened.file.try_clone().ok()?, 0).ok()?).ok()?;
+    kept_files::remember(&mapping.path, layout.build_id.as_deref(), opened);
+    Some(layout)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracee::maps::read_maps;
 
     #[test]
     fn our_own_text_has_a_module_whose_bias_fits() {

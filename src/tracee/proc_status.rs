@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::{Duration, SystemTime};
 
 use nix::unistd::Pid;
 
@@ -63,6 +64,20 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
         }
     }
     Ok(status)
+}
+
+/// When process `pid` began, to a tick of the kernel; `None` if it is gone.
+pub fn started(pid: u32) -> Option<SystemTime> {
+    // Field 22 of its `stat` is in ticks since the host began.
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // Its name, in parentheses, may hold anything.
+    let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+    // SAFETY: it only reads a number.
+    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let age = uptime - ticks / ticks_per_s.max(1) as f64;
+    SystemTime::now().checked_sub(Duration::try_from_secs_f64(age.max(0.0)).ok()?)
 }
 
 /// Pages of a process.

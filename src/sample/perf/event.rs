@@ -8,6 +8,7 @@ use perf_event::data::{Sample, SampleId, Throttle, Visitor};
 
 use crate::sample::x86_64::registers::{self, Registers};
 use crate::tracee::build_id::hex;
+use crate::tracee::path_text;
 
 /// A record and when the kernel wrote it (nanoseconds of CLOCK_MONOTONIC).
 #[derive(Debug)]
@@ -20,7 +21,15 @@ pub(super) struct Event {
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Executable memory was mapped.
-    Map { pid: u32, start: u64, length: u64, file_offset: u64, path: String, build_id: Option<String> },
+    Map {
+        pid: u32,
+        start: u64,
+        length: u64,
+        file_offset: u64,
+        path: String,
+        inode: Option<u64>,
+        build_id: Option<String>,
+    },
     /// A process or thread was created.
     Fork { parent: u32, parent_tid: u32, pid: u32, tid: u32 },
     /// A thread ended.
@@ -118,10 +127,11 @@ impl<'a> Visitor<'a> for ToEvent {
         if r.prot & PROT_EXEC == 0 {
             return None;
         }
-        let path = String::from_utf8_lossy(&r.filename).into_owned();
+        let path = path_text::encode(&r.filename);
+        let inode = r.ino().filter(|number| *number != 0);
         let build_id = r.build_id().filter(|id| !id.is_empty()).map(hex);
         let (pid, start, length, file_offset) = (r.pid, r.addr, r.len, r.pgoff);
-        at(metadata.sample_id(), Kind::Map { pid, start, length, file_offset, path, build_id })
+        at(metadata.sample_id(), Kind::Map { pid, start, length, file_offset, path, inode, build_id })
     }
 
     fn visit_fork(self, r: Fork, _: RecordMetadata) -> Self::Output {

@@ -7,7 +7,9 @@
 //! The records are in the rings of the samples, so that both are in one order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,7 @@ use crate::tracee::elf_layout::ElfLayout;
 use crate::tracee::markers::call::{Call, Mark};
 use crate::tracee::markers::{Marker, find};
 use crate::tracee::memory::Memory;
+use crate::tracee::path_text;
 
 /// Calls that are remembered of a process.
 const MOST_KNOWN: usize = 4096;
@@ -96,7 +99,8 @@ impl Markers {
     /// A child at the gate will execute the file at `path`: sets uprobes in it, which need no addresses.
     pub fn expected(&mut self, child: Pid, path: &Path) {
         let Ok(path) = path.canonicalize() else { return };
-        let Some(name) = path.to_str() else { return };
+        let name = path_text::encode(path.as_os_str().as_bytes());
+        let name = name.as_str();
         let child = child.as_raw() as u32;
         let file = self.files.entry(name.to_owned()).or_insert_with(|| ElfFile::read(child, name));
         if !file.markers.is_empty() && matches!(self.setter, Setter::Uprobe(_)) {
@@ -251,8 +255,11 @@ impl Markers {
 
 impl ElfFile {
     fn read(pid: u32, path: &str) -> ElfFile {
-        let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
-        let path = if inside.exists() { inside } else { PathBuf::from(path) };
+        let path = path_text::decode(path);
+        let mut inside = OsString::from(format!("/proc/{pid}/root"));
+        inside.push(&path);
+        let inside = PathBuf::from(inside);
+        let path = if inside.exists() { inside } else { path };
         let markers = find::markers(&path).unwrap_or_default();
         ElfFile { layout: ElfLayout::read(&path).ok(), markers, path }
     }
@@ -278,7 +285,7 @@ fn from_files(files: &HashMap<String, ElfFile>, modules: &[(String, u64)], at: u
         let Some(segment) = file.layout.as_ref().and_then(|l| l.segment_at(virtual_at)) else { continue };
         let inside = virtual_at - segment.address;
         let room = buffer.len().min((segment.file_size - inside) as usize);
-        let path = if file.path.exists() { file.path.as_path() } else { Path::new(name.as_str()) };
+        let path = if file.path.exists() { file.path.clone() } else { path_text::decode(name) };
         let open = std::fs::File::open(path);
         return open.and_then(|f| f.read_at(&mut buffer[..room], segment.file_offset + inside)).unwrap_or(0);
     }

@@ -287,8 +287,8 @@ fn source(trigger: Trigger) -> &'static str {
 
 fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
     match kind {
-        Kind::Map { pid, start, length, file_offset, path, build_id } => {
-            recorder.map(time_ns, MappedFile { pid, start, file_offset, path: &path, build_id }, length);
+        Kind::Map { pid, start, length, file_offset, path, inode, build_id } => {
+            recorder.map(time_ns, MappedFile { pid, start, file_offset, path: &path, inode, build_id }, length);
         }
         Kind::Fork { parent, parent_tid, pid, tid } => recorder.fork(time_ns, parent, parent_tid, pid, tid),
         Kind::Exit { tid } => recorder.exit(time_ns, tid),

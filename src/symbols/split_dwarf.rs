@@ -1,0 +1,106 @@
+//! Split debug information (`-gsplit-dwarf`): the program has lines, files beside it have functions and inline frames.
+//!
+//! ```text
+//!  unit of the program ─ id ─▶ packed file (PROGRAM.dwp), else its own file (.dwo), if that has the same id ─▶ DWARF
+//! ```
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::SplitDwarfLoad;
+use gimli::{Dwarf, DwarfPackage, LittleEndian, Reader as _};
+
+use super::debug_sections::{Reader, section};
+use super::elf_file::ElfFile;
+use super::error::SymbolError;
+
+/// The files with a program's split debug information.
+pub struct SplitDwarf {
+    /// The files that the program's own information may be in.
+    programs: Vec<PathBuf>,
+    package: OnceCell<Option<DwarfPackage<Reader>>>,
+    missing: RefCell<BTreeSet<PathBuf>>,
+}
+
+impl SplitDwarf {
+    /// Of the program whose file, and separate debug file, are at `programs`.
+    pub fn new(programs: Vec<PathBuf>) -> Self {
+        SplitDwarf { programs, package: OnceCell::new(), missing: RefCell::default() }
+    }
+
+    /// The debug information of one unit; `None` if no file has it.
+    pub fn load(&self, load: &SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf<Reader>>> {
+        let found = self.packed(load).or_else(|| self.unpacked(load));
+        if found.is_none() {
+            let name = text(load.path.as_ref()).unwrap_or_else(|| format!("{:016x}.dwo", load.dwo_id.0).into());
+            self.missing.borrow_mut().insert(name);
+        }
+        found.map(Arc::new)
+    }
+
+    /// The files that were looked for and not found.
+    pub fn missing(&self) -> Vec<PathBuf> {
+        self.missing.borrow().iter().cloned().collect()
+    }
+
+    fn packed(&self, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
+        let package =
+            self.package.get_or_init(|| self.programs.iter().flat_map(|p| packages(p)).find_map(|p| open_package(&p)));
+        package.as_ref()?.find_cu(load.dwo_id, &load.parent).ok()?
+    }
+
+    fn unpacked(&self, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
+        let name = text(load.path.as_ref())?;
+        let compiled_in = text(load.comp_dir.as_ref());
+        let beside = self.programs.iter().filter_map(|p| p.parent());
+        // Where it was written, then beside the program, if both were moved.
+        let mut places: Vec<PathBuf> = compiled_in.iter().map(|folder| folder.join(&name)).collect();
+        places.extend(beside.flat_map(|folder| {
+            [Some(folder.join(&name)), name.file_name().map(|n| folder.join(n))].into_iter().flatten()
+        }));
+        places.iter().find_map(|path| open_unit(path, load))
+    }
+}
+
+/// Names of the packed file of the program at `path`: `dwp` appends to the name of the program, not to that of its debug file.
+fn packages(path: &Path) -> Vec<PathBuf> {
+    let with_suffix = |path: &Path| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".dwp");
+        PathBuf::from(name)
+    };
+    let bare = (path.extension() == Some(OsStr::new("debug"))).then(|| with_suffix(&path.with_extension("")));
+    std::iter::once(with_suffix(path)).chain(bare).collect()
+}
+
+fn open_package(path: &Path) -> Option<DwarfPackage<Reader>> {
+    let file = ElfFile::open(path).ok()?;
+    // The two indices have no other name. A damaged section is as good as none.
+    let load = |id: gimli::SectionId| {
+        Ok::<_, gimli::Error>(section(&file, id.dwo_name().unwrap_or(id.name())).unwrap_or_else(|_| empty()))
+    };
+    DwarfPackage::load(load, empty()).ok()
+}
+
+/// The file at `path`, if the unit in it is the one that is asked for.
+fn open_unit(path: &Path, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
+    let file = ElfFile::open(path).ok()?;
+    let dwo_section = |id: gimli::SectionId| id.dwo_name().map_or_else(|| Ok(empty()), |name| section(&file, name));
+    let mut dwarf = Dwarf::load::<_, SymbolError>(dwo_section).ok()?;
+    dwarf.make_dwo(&load.parent);
+    let header = dwarf.units().next().ok()??;
+    (dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id)).then_some(dwarf)
+}
+
+fn empty() -> Reader {
+    Reader::new(Arc::from([]), LittleEndian)
+}
+
+fn text(name: Option<&Reader>) -> Option<PathBuf> {
+    let bytes = name?.to_slice().ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(&bytes)))
+}

@@ -1,0 +1,58 @@
+//! Threads that spin in libraries without symbols wait; they do not work.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::path::Path;
+use std::process::Command;
+
+use cli::{Sandbox, function, status, stderr};
+
+/// Many short regions in which one thread has a third of the other's work: a third of both threads' time is waiting.
+const UNEVEN: &str = "#include <omp.h>
+#include <stdio.h>
+static double out[16];
+__attribute__((noinline)) double piece(long n)
+{
+    double x = n & 7;
+    for (long i = 0; i < n; i++)
+        x = x * 0.999 + 1e-3;
+    return x;
+}
+int main(void)
+{
+    for (int r = 0; r < 1000; r++) {
+#pragma omp parallel num_threads(2)
+        {
+            int t = omp_get_thread_num();
+            out[t * 8] += piece(t ? 100000 : 300000);
+        }
+    }
+    printf(\"%f\\n\", out[0] + out[8]);
+}
+";
+
+#[test]
+fn spins_of_openmp_run_times_are_no_work() {
+    for (compiler, library) in [("gcc", "libgomp"), ("clang", "libomp")] {
+        let sandbox = Sandbox::new();
+        let source = sandbox.file("uneven.c", UNEVEN, 0o644);
+        let program = sandbox.path().join("uneven");
+        let mut command = Command::new(compiler);
+        let built = command.args(["-O2", "-fopenmp", "-o"]).arg(&program).arg(Path::new(&source)).output();
+        if !built.is_ok_and(|output| output.status.success()) {
+            println!("SKIPPED: packages: {compiler} with OpenMP is not installed");
+            continue;
+        }
+        let output = sandbox.run(["--memory", "off", "--passes", "both", "--", "./uneven"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        let functions = profile["functions"].as_array().unwrap();
+        let of_library = functions.iter().filter(|f| f["module"].as_str().unwrap().starts_with(library));
+        let work_s: f64 = of_library.filter_map(|f| f["cpu_s"].as_f64()).sum();
+        let all_s: f64 = functions.iter().filter_map(|f| f["cpu_s"].as_f64()).sum();
+        assert!(function(&profile, "piece")["cpu_s"].as_f64().unwrap() > 0.1);
+        assert!(work_s < 0.03 * all_s, "{library}: {work_s} s of {all_s} s are said to be work");
+        assert!(!stderr(&output).contains(&format!("share the work of {library}")), "{}", stderr(&output));
+    }
+}
