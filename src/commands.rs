@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::profile::Profile;
-use rprof::report::{self, Format, Precision, View};
+use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::Placement;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
@@ -56,7 +56,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         },
         counters_from: args.counters_from,
     };
-    finish(session::profile(&options)?, &view)
+    finish(session::profile(&options)?, view)
 }
 
 /// `rprof demo`.
@@ -67,7 +67,7 @@ pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
     } else {
         session::demo::profile(args.output, args.quiet)?
     };
-    finish(outcome, &view)
+    finish(outcome, view)
 }
 
 /// Writes the files of a report, each whole or not at all, and those that can be if others cannot.
@@ -82,15 +82,16 @@ fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<
 }
 
 /// Writes the report files, prints the report also if that failed, and hands on the program's exit status.
-fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
+fn finish(outcome: session::Outcome, view: View) -> Result<ExitCode> {
     let folder = outcome.folder.path();
+    let view = &View { source: shell_word(&folder.display().to_string()), ..view };
     let written = write_files(&outcome.folder, &outcome.profile, view);
     // Standard error may be gone; the program's status is handed on all the same.
     let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
     written?;
     let work = if outcome.profile.regions.iter().any(|r| !r.work.is_empty()) { ", work.svg" } else { "" };
     let files = format!("profile.json, report.html, roofline.svg, flamegraph.svg{work}");
-    let _ = writeln!(stderr(), "\nwritten to {}: {files}", folder.display());
+    let _ = writeln!(stderr(), "Written to {}: {files}", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
 
@@ -130,7 +131,6 @@ fn width() -> usize {
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     use cli::report::FormatArg;
-    let view = view(args.function.as_deref(), args.precision, args.full_names);
     let from = profile_path(&args.profile);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
     if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
@@ -138,6 +138,16 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     }
     let mut profile = report::json::read(&from)?;
     rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
+    let extent = match (&args.function, args.all) {
+        (_, true) => Extent::All,
+        (Some(_), false) => Extent::Function,
+        (None, false) => Extent::Brief,
+    };
+    // A name that a function has is meant literally.
+    let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.name == **name));
+    let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function);
+    let source = shell_word(&args.profile.display().to_string());
+    let view = View { extent, source, ..view(pattern.as_deref(), args.precision, args.full_names) };
     let format = match args.format {
         FormatArg::Text => Format::Text,
         FormatArg::Json => Format::Json,
@@ -156,6 +166,16 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         None => print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `text` as one word of a shell's command line.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// Exits with 2 as clap does for what it can check itself.
@@ -268,6 +288,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let view = view(None, run::PrecisionArg::Mixed, false);
     let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
     write_files(&folder, &merged, &view)?;
+    let view = View { source: shell_word(&folder.path().display().to_string()), ..view };
     print(report::render(&merged, Format::Text, &view)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,9 +15,13 @@ pub struct ReportArgs {
     /// Write to this file instead of standard output
     #[arg(short, long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Report only functions whose name matches this regular expression
-    #[arg(long, value_name = "RE")]
+    /// Report everything about the function of this name, or those whose name matches this regular expression; with --format svg, draw
+    /// its own ceilings
+    #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
+    /// Report everything: all columns, what holds each hot function, memory, counters, warnings
+    #[arg(long)]
+    pub all: bool,
     /// Where load-imbalance ceilings stand: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
     pub imbalance: super::run::ImbalanceArg,

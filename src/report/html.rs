@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 use crate::profile::{Function, Machine, Profile};
+use crate::roofline::ranking;
 
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
+use super::trust::Trust;
 use super::{
-    View, counters, devices, flamegraph, machine, name, palette, plot, regions, summary, system, text, traffic,
+    View, counters, devices, flamegraph, machine, name, palette, plot, regions, summary, system, text, traffic, verdict,
 };
 
 const CSS: &str = include_str!("report.css");
@@ -20,16 +22,8 @@ const CSS: &str = include_str!("report.css");
 pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
     let command = name::printable(&profile.run.command.join(" "));
     let mut body = format!("<h1>{}</h1>\n", escape(&command));
-    for line in summary::lines(profile) {
-        let _ = writeln!(body, "<p class=\"summary\">{}</p>", escape(&line));
-    }
-    if !profile.run.warnings.is_empty() {
-        body += "<h2>Doubts</h2>\n<div class=\"card\"><ul>\n";
-        for w in &profile.run.warnings {
-            let _ = writeln!(body, "<li class=\"warn\">{}</li>", escape(&summary::doubt(w)));
-        }
-        body += "</ul></div>\n";
-    }
+    let _ = writeln!(body, "<p class=\"verdict\">{}</p>", escape(&verdict::sentence(profile)));
+    body += &experiment(profile);
     // A program that uses a GPU is about that.
     body += &devices::html(profile, view);
     body += "<h2>Functions</h2>\n";
@@ -55,6 +49,22 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
     let flames = flamegraph::svg(profile)?;
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{}</div>", frame(&flames));
     Ok(document(&command, &body))
+}
+
+/// How far it can be trusted, in one line; the run, the machine and all doubts where it is opened.
+fn experiment(profile: &Profile) -> String {
+    let mut out = format!("<details class=\"trust\"><summary>{}</summary>\n", escape(&Trust::of(profile).line()));
+    for line in summary::lines(profile) {
+        let _ = writeln!(out, "<p>{}</p>", escape(&line));
+    }
+    if !profile.run.warnings.is_empty() {
+        out += "<ul>\n";
+        for w in &profile.run.warnings {
+            let _ = writeln!(out, "<li class=\"warn\">{}</li>", escape(&summary::doubt(w)));
+        }
+        out += "</ul>\n";
+    }
+    out + "</details>\n"
 }
 
 /// Regions and work that the program marks.
@@ -114,7 +124,8 @@ fn functions(profile: &Profile, view: &View) -> String {
         let _ = write!(out, "<th{} title=\"{}\">{}</th>", words(c.title), escape(c.meaning), c.title);
     }
     out += if with_expected { "<th class=\"words\">built for</th></tr>\n" } else { "</tr>\n" };
-    for f in view.functions(profile) {
+    for gain in ranking::by_gain(view.functions(profile)) {
+        let f = gain.function;
         let _ = write!(
             out,
             "<tr><td class=\"named\" title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{}</td>",

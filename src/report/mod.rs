@@ -8,11 +8,13 @@
 //! Everything here works from the profile alone, on any machine. Reports mark missing values as not measured, never as 0.
 
 mod account;
+mod brief;
 pub mod counters;
 pub mod csv;
 pub mod devices;
 pub mod diff;
 pub mod error;
+pub mod explain;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
@@ -34,7 +36,10 @@ mod system;
 pub mod table;
 pub mod text;
 pub mod traffic;
+pub mod trust;
+pub mod verdict;
 pub mod view;
+pub mod words;
 pub mod wrap;
 
 #[cfg(test)]
@@ -44,7 +49,7 @@ use crate::profile::Profile;
 pub use crate::profile::number;
 
 pub use error::ReportError;
-pub use view::{Precision, View};
+pub use view::{Extent, Precision, View};
 
 /// The formats of `rprof report --format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +104,11 @@ impl Format {
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
     Ok(match format {
-        Format::Text => text::report(profile, view),
+        Format::Text => match view.extent {
+            Extent::Brief => brief::report(profile, view),
+            Extent::Function => explain::text(profile, view),
+            Extent::All => text::report(profile, view),
+        },
         Format::Json => json::text(profile)?,
         Format::Html => html::page(profile, view)?,
         Format::Svg => plot::roofline::svg(profile, view),
