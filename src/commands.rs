@@ -178,6 +178,38 @@ fn shell_word(text: &str) -> String {
     }
 }
 
+/// `rprof query`.
+pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
+    use cli::query::{ByArg, Question};
+    use report::query::{By, Query};
+    let read = |path: &Path| report::json::read(&profile_path(path));
+    let profile = read(&args.profile)?;
+    let new = match &args.question {
+        Question::Compare { new, .. } => Some(read(new)?),
+        _ => None,
+    };
+    let question = match (&args.question, &new) {
+        (Question::Top { by, limit }, _) => {
+            let by = match by {
+                ByArg::Saving => By::Saving,
+                ByArg::Time => By::Time,
+                ByArg::Lost => By::Lost,
+            };
+            Query::Top { by, limit: *limit }
+        }
+        (Question::Explain { name }, _) => Query::Explain { name },
+        (Question::Compare { limit, .. }, Some(new)) => Query::Compare { new, limit: *limit },
+        (Question::Compare { .. }, None) => unreachable!("it was read"),
+        (Question::Ceilings { prefix, limit }, _) => Query::Ceilings { prefix, limit: *limit },
+    };
+    if args.json {
+        print(serde_json::to_string_pretty(&report::query::json(&profile, &question)?)? + "\n")?;
+    } else {
+        print(report::query::text(&profile, &question, &View { width: width(), ..View::default() })?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Exits with 2 as clap does for what it can check itself.
 fn bad_option(what: &str) -> ! {
     cli::Cli::command().error(clap::error::ErrorKind::ValueValidation, what).exit()

@@ -28,6 +28,7 @@ pub mod merge;
 pub mod name;
 pub mod palette;
 pub mod plot;
+pub mod query;
 pub mod regions;
 pub mod schema;
 pub mod stacks;

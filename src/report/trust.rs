@@ -52,12 +52,16 @@ impl Trust {
 
     /// `Trust: fair; 155 samples; quiet CPUs; 4.16 GHz; counts for 100 % of the time; 3 warnings (--all)`
     pub fn line(&self) -> String {
-        let word = match self.level {
+        format!("Trust: {}; {}", self.word(), self.facts.join("; "))
+    }
+
+    /// `poor`, `fair` or `good`.
+    pub fn word(&self) -> &'static str {
+        match self.level {
             Level::Poor => "poor",
             Level::Fair => "fair",
             Level::Good => "good",
-        };
-        format!("Trust: {word}; {}", self.facts.join("; "))
+        }
     }
 }
 
