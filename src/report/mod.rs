@@ -112,7 +112,10 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
         },
         Format::Json => json::text(profile)?,
         Format::Html => html::page(profile, view)?,
-        Format::Svg => plot::roofline::svg(profile, view),
+        Format::Svg => match view.only(profile) {
+            Some(function) => plot::function::svg(profile, function),
+            None => plot::roofline::svg(profile, view),
+        },
         Format::Work => plot::work::svg(profile).ok_or(ReportError::Render {
             what: "picture of work",
             problem: "the program names none (rprof_work in include/rprof.h)".into(),

@@ -72,6 +72,13 @@ impl View {
         profile.functions.iter().filter(|f| self.keep.as_ref().is_none_or(|keep| keep(&f.name)))
     }
 
+    /// The one function whose name is wanted; `None` where all are, or several match.
+    pub fn only<'a>(&'a self, profile: &'a Profile) -> Option<&'a Function> {
+        self.keep.as_ref()?;
+        let mut kept = self.kept(profile);
+        kept.next().filter(|_| kept.next().is_none())
+    }
+
     /// The functions to show, in the profile's order (descending share).
     pub fn functions<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
         self.kept(profile)

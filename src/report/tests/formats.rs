@@ -245,6 +245,42 @@ fn pictures_are_well_formed_and_name_what_they_leave_out() {
     assert!(flames.contains("triad"));
 }
 
+/// `--format svg --function NAME`.
+fn own_roofline(profile: &Profile, name: &str) -> String {
+    let name = name.to_owned();
+    let view = View { keep: Some(Box::new(move |other| other == name)), ..View::default() };
+    render(profile, Format::Svg, &view).unwrap()
+}
+
+#[test]
+fn one_function_is_drawn_with_its_own_ceilings() {
+    let mut profile = sample::profile();
+    let names: Vec<String> = profile.functions.iter().map(|f| f.name.clone()).collect();
+    for name in &names {
+        let svg = own_roofline(&profile, name);
+        well_formed(&svg);
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("its own roofline"), "{name}");
+    }
+    let triad = own_roofline(&profile, "triad");
+    for words in [
+        "DRAM 48.0 GB/s ◀ binds",
+        "its roof: 269 GFLOP/s",
+        "non-temporal stores: 296 ms less",
+        "2.94 GFLOP/s, measured",
+    ] {
+        assert!(triad.contains(words), "{words}");
+    }
+    assert!(own_roofline(&profile, "jit_code").contains("No picture: its work was not counted."));
+    // The measured dot follows the figures.
+    let y = |svg: &str| {
+        let dot = svg.split('<').find(|tag| tag.contains("class=\"rf-dot\"")).unwrap();
+        dot.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let before = y(&triad);
+    profile.functions.iter_mut().find(|f| f.name == "triad").unwrap().analysis.flop_rate = Some(2.94e8);
+    assert_ne!(before, y(&own_roofline(&profile, "triad")));
+}
+
 #[test]
 fn every_function_has_the_colour_of_its_class() {
     let flames = made(Format::Flamegraph);
