@@ -147,7 +147,11 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.name == **name));
     let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function);
     let source = shell_word(&args.profile.display().to_string());
-    let view = View { extent, source, ..view(pattern.as_deref(), args.precision, args.full_names) };
+    let flames = match args.by {
+        cli::report::FlamesArg::Time => report::Flames::Time,
+        cli::report::FlamesArg::Lost => report::Flames::Lost,
+    };
+    let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
     let format = match args.format {
         FormatArg::Text => Format::Text,
         FormatArg::Json => Format::Json,
@@ -306,7 +310,12 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
     };
     let (old, new) = (read(&args.old)?, read(&args.new)?);
     let changes = report::diff::changes(&old, &new);
-    print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
+    match args.format {
+        diff::DiffFormatArg::Text => {
+            print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
+        }
+        diff::DiffFormatArg::Flamegraph => print(report::flamegraph::difference(&old, &new)?)?,
+    }
     let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
     Ok(ExitCode::from(u8::from(met)))
 }

@@ -12,6 +12,9 @@ pub struct ReportArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: FormatArg,
+    /// With --format flamegraph: what the widths mean
+    #[arg(long, value_enum, default_value = "time")]
+    pub by: FlamesArg,
     /// Write to this file instead of standard output
     #[arg(short, long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -31,6 +34,15 @@ pub struct ReportArgs {
     /// Print names at full length
     #[arg(long)]
     pub full_names: bool,
+}
+
+/// `--by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FlamesArg {
+    /// CPU time.
+    Time,
+    /// CPU time above the bound of each function.
+    Lost,
 }
 
 /// `--format`.

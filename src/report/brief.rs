@@ -27,7 +27,8 @@ pub fn report(profile: &Profile, view: &View) -> String {
     let mut out = format!("rprof: {}\n", name::shorten(&profile.run.command.join(" "), width - 7));
     out += &wrap::at_most(&ended(profile), width, 0, 1);
     out += &wrap::at_most(&verdict::sentence(profile), width, 0, VERDICT_LINES);
-    out += &wrap::at_most(&Trust::of(profile).line(), width, 2, 2);
+    let all = if profile.run.warnings.is_empty() { "" } else { " (--all)" };
+    out += &wrap::at_most(&format!("{}{all}", Trust::of(profile).line()), width, 2, 2);
     let shown = view.kept(profile).count();
     if shown == 0 && !profile.functions.is_empty() {
         out += &format!("\nNone of the {} functions has a name that matches.\n", profile.functions.len());

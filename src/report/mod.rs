@@ -50,6 +50,7 @@ use crate::profile::Profile;
 pub use crate::profile::number;
 
 pub use error::ReportError;
+pub use flamegraph::Flames;
 pub use view::{Extent, Precision, View};
 
 /// The formats of `rprof report --format`.
@@ -123,7 +124,7 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
         Format::Csv => csv::table(profile),
         Format::Md => markdown::text(profile, view),
         Format::Folded => folded::text(profile),
-        Format::Flamegraph => flamegraph::svg(profile)?,
+        Format::Flamegraph => flamegraph::svg(profile, view.flames)?,
         Format::Firefox => firefox::text(profile),
     })
 }

@@ -50,7 +50,7 @@ impl Trust {
         Trust { level, facts: all.into_iter().map(|(_, fact)| fact).collect() }
     }
 
-    /// `Trust: fair; 155 samples; quiet CPUs; 4.16 GHz; counts for 100 % of the time; 3 warnings (--all)`
+    /// `Trust: fair; 155 samples; quiet CPUs; 4.16 GHz; counts for 100 % of the time; 3 warnings`
     pub fn line(&self) -> String {
         format!("Trust: {}; {}", self.word(), self.facts.join("; "))
     }
@@ -162,8 +162,8 @@ fn absent(profile: &Profile) -> Option<(Level, String)> {
 fn doubts(profile: &Profile) -> Option<(Level, String)> {
     match profile.run.warnings.len() {
         0 => None,
-        1 => Some((Level::Good, "1 warning (--all)".into())),
-        n => Some((Level::Good, format!("{n} warnings (--all)"))),
+        1 => Some((Level::Good, "1 warning".into())),
+        n => Some((Level::Good, format!("{n} warnings"))),
     }
 }
 

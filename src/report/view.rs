@@ -2,6 +2,8 @@
 
 use crate::profile::{Function, Profile};
 
+use super::flamegraph::Flames;
+
 /// Which precision's ceilings the pictures draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
@@ -43,6 +45,8 @@ pub struct View {
     pub precision: Precision,
     /// How much the text report says.
     pub extent: Extent,
+    /// What the widths of a flame graph mean.
+    pub flames: Flames,
     /// The profile as the user names it, for commands that the report suggests.
     pub source: String,
 }
@@ -56,6 +60,7 @@ impl Default for View {
             keep: None,
             precision: Precision::Mixed,
             extent: Extent::Brief,
+            flames: Flames::Time,
             source: "PROFILE".into(),
         }
     }

@@ -133,11 +133,13 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
         let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
         // Bold up to the roof, thin on to the highest mix.
         let knee = (roof / slope.value).clamp(start, end);
-        g.append(page::line(point(start), point(knee), slope.class));
-        g.append(page::line(point(knee), point(end), "rf-slope"));
+        let mut both = Group::new().set("data-level", slope.label.split(' ').next().unwrap_or_default().to_lowercase());
+        both.append(page::line(point(start), point(knee), slope.class));
+        both.append(page::line(point(knee), point(end), "rf-slope"));
         if let Some(label) = along((point(start), point(end)), &slope.label, taken) {
-            g.append(label.set("class", "rf-slope-label rf-halo"));
+            both.append(label.set("class", "rf-slope-label rf-halo"));
         }
+        g.append(both);
     }
     g
 }
