@@ -10,6 +10,8 @@ use super::{escape, without_style};
 
 /// Functions that have a picture.
 pub const PICTURES: usize = 10;
+/// Functions whose sections have all figures with their sources.
+const WITH_FIGURES: usize = 20;
 /// Functions that have a section at most.
 pub const MOST: usize = 200;
 
@@ -19,7 +21,7 @@ pub fn sections(profile: &Profile, view: &View, room: usize) -> (String, usize) 
     let mut detailed = 0;
     for (rank, f) in view.kept(profile).take(MOST).enumerate() {
         let index = profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
-        let section = section(profile, f, index, view, rank < PICTURES);
+        let section = section(profile, f, index, view, rank);
         if out.len() + section.len() > room {
             break;
         }
@@ -29,7 +31,7 @@ pub fn sections(profile: &Profile, view: &View, room: usize) -> (String, usize) 
     (out, detailed)
 }
 
-fn section(profile: &Profile, f: &Function, index: usize, view: &View, with_picture: bool) -> String {
+fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize) -> String {
     let mut out = format!(
         "<section class=\"function card\" data-f=\"{index}\">\n<h3><span class=\"dot\" style=\"background:{}\"></span>{}</h3>\n\
          <p class=\"place\">{} · {}</p>\n<div class=\"parts\">\n",
@@ -38,10 +40,11 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, with_pict
         escape(&name::shorten(&explain::place(f), 200)),
         escape(&table::class_and_doubt(f)),
     );
-    if with_picture {
+    if rank < PICTURES {
         let _ = writeln!(out, "<div class=\"own\">{}</div>", without_style(&plot::function::svg(profile, f)));
     }
-    for part in explain::parts(profile, f, view) {
+    let left_out = |title: &str| rank >= WITH_FIGURES && ["Figures", "Not measured"].contains(&title);
+    for part in explain::parts(profile, f, view).into_iter().filter(|part| !left_out(part.title)) {
         let _ = write!(out, "<div><h4>{}</h4>", part.title);
         for line in &part.lines {
             let _ = write!(out, "<p>{}</p>", escape(&name::printable(line)));
@@ -50,6 +53,9 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, with_pict
             out += &inner(rows);
         }
         out += "</div>\n";
+    }
+    if rank >= WITH_FIGURES {
+        out += "<p class=\"place\">All figures with their sources: rprof report PROFILE --function NAME</p>\n";
     }
     out + "</div></section>\n"
 }

@@ -91,10 +91,10 @@ fn host(profile: &Profile) -> String {
     if profile.machine.ceilings.is_empty() {
         return String::new();
     }
-    let text = machine::text(&profile.machine, 110);
+    let text: Vec<String> = machine::text(&profile.machine, 110).lines().map(name::printable).collect();
     format!(
         "<details class=\"machine\"><summary>Ceilings of this machine</summary>\n<pre>{}</pre></details>\n",
-        escape(&text)
+        escape(&text.join("\n"))
     )
 }
 

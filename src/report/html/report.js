@@ -9,7 +9,7 @@
   root.classList.add('js');
 
   // Numbers as the reports print them.
-  const digits = (v) => v === 0 ? '0' : v >= 99.95 ? v.toFixed(0) : v >= 9.995 ? v.toFixed(1) : v >= 0.9995 ? v.toFixed(2)
+  const digits = (v) => v === 0 ? '0' : v >= 9999.5 ? v.toExponential(2) : v >= 99.95 ? v.toFixed(0) : v >= 9.995 ? v.toFixed(1) : v >= 0.9995 ? v.toFixed(2)
     : v >= 0.001 ? v.toPrecision(3) : v.toExponential(2);
   const si = (v, unit) => {
     if (v === null) return null;
