@@ -73,9 +73,8 @@ fn samples(profile: &Profile) -> Option<(Level, String)> {
     let taken: u64 = timed().map(|pass| pass.samples).sum::<Option<u64>>()?;
     let lost: u64 = timed().filter_map(|pass| pass.lost).sum();
     let level = match taken {
-        ..VERY_FEW_SAMPLES => Level::Poor,
-        ..FEW_SAMPLES => Level::Fair,
-        _ if lost * 50 > taken => Level::Fair,
+        n if n < VERY_FEW_SAMPLES => Level::Poor,
+        n if n < FEW_SAMPLES || lost * 50 > n => Level::Fair,
         _ => Level::Good,
     };
     let plural = if taken == 1 { "" } else { "s" };
@@ -92,8 +91,8 @@ fn load(profile: &Profile) -> Option<(Level, String)> {
         ..0.01 => (Level::Good, "quiet CPUs".into()),
         share => {
             let level = match share {
-                ..BUSY_HOST => Level::Good,
-                ..OVERLOADED_HOST => Level::Fair,
+                s if s < BUSY_HOST => Level::Good,
+                s if s < OVERLOADED_HOST => Level::Fair,
                 _ => Level::Poor,
             };
             (level, format!("kept off its CPUs {} of the time", percent(share)))
