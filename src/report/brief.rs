@@ -7,8 +7,8 @@ use crate::profile::{Function, Profile};
 use crate::roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
-use super::trust::Trust;
-use super::{View, devices, name, regions, table, text, verdict, words, wrap};
+use super::trust::{Level, Trust};
+use super::{View, devices, name, regions, summary, table, text, verdict, words, wrap};
 
 /// Rows of the table.
 const ROWS: usize = 7;
@@ -28,7 +28,8 @@ pub fn report(profile: &Profile, view: &View) -> String {
     out += &wrap::at_most(&ended(profile), width, 0, 1);
     out += &wrap::at_most(&verdict::sentence(profile), width, 0, VERDICT_LINES);
     let all = if profile.run.warnings.is_empty() { "" } else { " (--all)" };
-    out += &wrap::at_most(&format!("{}{all}", Trust::of(profile).line()), width, 2, 2);
+    let trust = Trust::of(profile);
+    out += &wrap::at_most(&format!("{}{all}", trust.line()), width, 2, 2);
     let shown = view.kept(profile).count();
     if shown == 0 && !profile.functions.is_empty() {
         out += &format!("\nNone of the {} functions has a name that matches.\n", profile.functions.len());
@@ -38,10 +39,26 @@ pub fn report(profile: &Profile, view: &View) -> String {
         let room = LINES.saturating_sub(out.lines().count() + rest);
         out += &functions(profile, view, width, room);
     }
+    if trust.level < Level::Good {
+        let room = LINES.saturating_sub(out.lines().count() + more(view, width).lines().count() + 2);
+        out += &doubts(profile, width, room);
+    }
     out += &devices::text(profile, view, width);
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     out.push('\n');
     out + &more(view, width)
+}
+
+/// Warnings in at most `room` lines, where the experiment is not to be trusted without them.
+fn doubts(profile: &Profile, width: usize, room: usize) -> String {
+    let mut out = String::new();
+    for warning in &profile.run.warnings {
+        let line = wrap::at_most(&format!("! {}", summary::doubt(warning)), width, 2, ADVICE_LINES);
+        if out.lines().count() + line.lines().count() <= room {
+            out += &line;
+        }
+    }
+    if out.is_empty() { out } else { format!("\n{out}") }
 }
 
 /// How the program ended, where that was not well.
