@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::profile::Profile;
-use rprof::report::{self, Format, Precision, View};
+use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::Placement;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
@@ -61,7 +61,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         },
         counters_from: args.counters_from,
     };
-    finish(session::profile(&options)?, &view)
+    finish(session::profile(&options)?, view)
 }
 
 /// `rprof demo`.
@@ -72,7 +72,7 @@ pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
     } else {
         session::demo::profile(args.output, args.quiet)?
     };
-    finish(outcome, &view)
+    finish(outcome, view)
 }
 
 /// Writes the files of a report, each whole or not at all, and those that can be if others cannot.
@@ -87,15 +87,16 @@ fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<
 }
 
 /// Writes the report files, prints the report also if that failed, and hands on the program's exit status.
-fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
+fn finish(outcome: session::Outcome, view: View) -> Result<ExitCode> {
     let folder = outcome.folder.path();
+    let view = &View { source: shell_word(&folder.display().to_string()), ..view };
     let written = write_files(&outcome.folder, &outcome.profile, view);
     // Standard error may be gone; the program's status is handed on all the same.
     let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
     written?;
     let work = if outcome.profile.regions.iter().any(|r| !r.work.is_empty()) { ", work.svg" } else { "" };
     let files = format!("profile.json, report.html, roofline.svg, flamegraph.svg{work}");
-    let _ = writeln!(stderr(), "\nwritten to {}: {files}", folder.display());
+    let _ = writeln!(stderr(), "Written to {}: {files}", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
 
@@ -135,7 +136,6 @@ fn width() -> usize {
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     use cli::report::FormatArg;
-    let view = view(args.function.as_deref(), args.precision, args.full_names);
     let from = profile_path(&args.profile);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
     if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
@@ -143,6 +143,20 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     }
     let mut profile = report::json::read(&from)?;
     rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
+    let extent = match (&args.function, args.all) {
+        (_, true) => Extent::All,
+        (Some(_), false) => Extent::Function,
+        (None, false) => Extent::Brief,
+    };
+    // A name that a function has is meant literally.
+    let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.name == **name));
+    let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function);
+    let source = shell_word(&args.profile.display().to_string());
+    let flames = match args.by {
+        cli::report::FlamesArg::Time => report::Flames::Time,
+        cli::report::FlamesArg::Lost => report::Flames::Lost,
+    };
+    let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
     let format = match args.format {
         FormatArg::Text => Format::Text,
         FormatArg::Json => Format::Json,
@@ -159,6 +173,48 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     match args.output {
         Some(path) => session::output::write_whole(&path, text.as_bytes())?,
         None => print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `text` as one word of a shell's command line.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// `rprof query`.
+pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
+    use cli::query::{ByArg, Question};
+    use report::query::{By, Query};
+    let read = |path: &Path| report::json::read(&profile_path(path));
+    let profile = read(&args.profile)?;
+    let new = match &args.question {
+        Question::Compare { new, .. } => Some(read(new)?),
+        _ => None,
+    };
+    let question = match (&args.question, &new) {
+        (Question::Top { by, limit }, _) => {
+            let by = match by {
+                ByArg::Saving => By::Saving,
+                ByArg::Time => By::Time,
+                ByArg::Lost => By::Lost,
+            };
+            Query::Top { by, limit: *limit }
+        }
+        (Question::Explain { name }, _) => Query::Explain { name },
+        (Question::Compare { limit, .. }, Some(new)) => Query::Compare { new, limit: *limit },
+        (Question::Compare { .. }, None) => unreachable!("it was read"),
+        (Question::Ceilings { prefix, limit }, _) => Query::Ceilings { prefix, limit: *limit },
+    };
+    if args.json {
+        print(serde_json::to_string_pretty(&report::query::json(&profile, &question)?)? + "\n")?;
+    } else {
+        print(report::query::text(&profile, &question, &View { width: width(), ..View::default() })?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -259,7 +315,12 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
     };
     let (old, new) = (read(&args.old)?, read(&args.new)?);
     let changes = report::diff::changes(&old, &new);
-    print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
+    match args.format {
+        diff::DiffFormatArg::Text => {
+            print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
+        }
+        diff::DiffFormatArg::Flamegraph => print(report::flamegraph::difference(&old, &new)?)?,
+    }
     let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
     Ok(ExitCode::from(u8::from(met)))
 }
@@ -273,6 +334,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let view = view(None, run::PrecisionArg::Mixed, false);
     let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
     write_files(&folder, &merged, &view)?;
+    let view = View { source: shell_word(&folder.path().display().to_string()), ..view };
     print(report::render(&merged, Format::Text, &view)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -68,6 +68,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::GpuDemoKernels => commands::gpu_demo_kernels(),
         Command::Machine(args) => commands::machine(args),
         Command::Report(args) => commands::report(args),
+        Command::Query(args) => commands::query(args),
         Command::Diff(args) => commands::diff(args),
         Command::Merge(args) => commands::merge(args),
         Command::Doctor(args) => commands::doctor(args),

@@ -155,8 +155,8 @@ fn too_little_to_measure_is_said() {
     let output = sandbox.run(["--", "/bin/true"]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     let told = stderr(&output);
-    let run = told.lines().find(|line| line.starts_with("run: ")).unwrap();
-    assert!(run.contains("too little to measure"), "it is not said first: {told}");
+    let first = told.split_once("rprof: /bin/true\n").unwrap().1;
+    assert!(first.starts_with("Too little to measure"), "it is not said first: {told}");
     assert!(!told.contains('→'), "savings of what has no time: {told}");
     assert_eq!(sandbox.profile("rprof.out")["run"]["exit_status"], 0);
 }

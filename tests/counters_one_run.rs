@@ -66,6 +66,7 @@ impl Run {
         let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(status(&output), 0, "{text}");
         let profile = self.sandbox.profile("rprof.out");
+        let text = format!("{text} {}", self.sandbox.whole_report("rprof.out"));
         fs::remove_dir_all(self.sandbox.path().join("rprof.out")).unwrap();
         let sum = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "flops").unwrap();
         if sum["value"].is_null() && !sum["source"]["reason"].as_str().unwrap().contains("not believed") {

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod events;
 pub mod machine;
 pub mod merge;
+pub mod query;
 pub mod report;
 pub mod run;
 pub mod shell;
@@ -47,6 +48,8 @@ pub enum Command {
     Machine(machine::MachineArgs),
     /// Draw a report from a profile
     Report(report::ReportArgs),
+    /// Answer a question about a profile, for scripts
+    Query(query::QueryArgs),
     /// Compare two profiles
     Diff(diff::DiffArgs),
     /// Put several ranks or runs into one profile

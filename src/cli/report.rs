@@ -12,12 +12,19 @@ pub struct ReportArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: FormatArg,
+    /// With --format flamegraph: what the widths mean
+    #[arg(long, value_enum, default_value = "time")]
+    pub by: FlamesArg,
     /// Write to this file instead of standard output
     #[arg(short, long = "output", value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Report only functions whose name matches this regular expression
-    #[arg(long, value_name = "RE")]
+    /// Report everything about the function of this name, or those whose name matches this regular expression; with --format svg, draw
+    /// its own ceilings
+    #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
+    /// Report everything: all columns, what holds each hot function, memory, counters, warnings
+    #[arg(long)]
+    pub all: bool,
     /// Where load-imbalance ceilings stand: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
     pub imbalance: super::run::ImbalanceArg,
@@ -27,6 +34,15 @@ pub struct ReportArgs {
     /// Print names at full length
     #[arg(long)]
     pub full_names: bool,
+}
+
+/// `--by`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FlamesArg {
+    /// CPU time.
+    Time,
+    /// CPU time above the bound of each function.
+    Lost,
 }
 
 /// `--format`.

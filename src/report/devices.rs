@@ -80,6 +80,31 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     if told.is_empty() { out } else { format!("{out}\n{}", list(told)) }
 }
 
+/// What the busiest GPU did, and what holds its largest kernel, in a sentence; `None` where no GPU was used.
+pub fn verdict(profile: &Profile) -> Option<String> {
+    let devices = profile.devices.as_ref()?;
+    let device =
+        devices.devices.iter().max_by(|a, b| a.kernels_s.total_cmp(&b.kernels_s)).filter(|d| d.span_s > 0.0)?;
+    let part = |s: f64| percent(s / device.span_s);
+    let mut out = format!(
+        "GPU {} runs kernels for {} of {} and is idle for {}",
+        device.index,
+        part(device.kernels_s),
+        seconds(device.span_s),
+        part(device.idle.total_s())
+    );
+    if let Some(k) =
+        devices.kernels.iter().filter(|k| k.device == device.index).max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+    {
+        let held = k.analysis.as_ref().map_or(String::new(), |a| format!(", held by {}", a.class));
+        out += &format!("; {} of the kernels' time is in {}{held}", percent(share(devices, k)), label(devices, k, 36));
+    }
+    let finding = devices.findings.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let most =
+        finding.map_or(String::new(), |f| format!(" Most to save on it: at most {}, {}.", seconds(f.seconds), f.cause));
+    Some(format!("{out}.{most}"))
+}
+
 /// A line for each GPU: `GPU 0, NVIDIA H200: span 1.24 s: kernels 812 ms (65 %), …`.
 fn lines(profile: &Profile, devices: &Devices) -> Vec<String> {
     let name = |index: u32| {

@@ -1,20 +1,21 @@
 //! Markdown: the table, advice and warnings, for issues and pull requests.
 
 use crate::profile::{Function, Profile};
+use crate::roofline::ranking;
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
-use super::{View, counters, devices, name, regions, summary, system};
+use super::trust::Trust;
+use super::{View, counters, devices, name, regions, summary, system, verdict};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
     let mut out = format!("### `{}`\n\n", name::printable(&profile.run.command.join(" ")).replace('`', "'"));
-    for line in summary::lines(profile) {
-        out += &format!("- {}\n", escape(&line));
-    }
+    out += &format!("**{}**\n\n{}\n", escape(&verdict::sentence(profile)), escape(&Trust::of(profile).line()));
     let titles: Vec<&str> = COLUMNS.iter().map(|c| c.title).collect();
     out += &format!("\n| function | {} |\n| --- |{}\n", titles.join(" | "), " ---: |".repeat(titles.len()));
-    for f in view.functions(profile) {
+    for gain in ranking::by_gain(view.functions(profile)) {
+        let f = gain.function;
         let cells: Vec<String> =
             COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
         out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
@@ -49,13 +50,16 @@ pub fn text(profile: &Profile, view: &View) -> String {
     if !told.is_empty() {
         out += &format!("\n{}\n", told.iter().map(|l| escape(l.trim_start())).collect::<Vec<_>>().join("\n- "));
     }
-    if !profile.run.warnings.is_empty() {
-        out += "\nDoubts:\n\n";
-        for w in &profile.run.warnings {
-            out += &format!("- {}\n", escape(&summary::doubt(w)));
-        }
-    }
-    out
+    out + &experiment(profile)
+}
+
+/// The run, its passes, the machine and all doubts, folded.
+fn experiment(profile: &Profile) -> String {
+    let lines: Vec<String> = summary::lines(profile).iter().map(|line| format!("- {}\n", escape(line))).collect();
+    let doubts: Vec<String> =
+        profile.run.warnings.iter().map(|w| format!("- {}\n", escape(&summary::doubt(w)))).collect();
+    let doubts = if doubts.is_empty() { String::new() } else { format!("\nDoubts:\n\n{}", doubts.concat()) };
+    format!("\n<details><summary>The experiment</summary>\n\n{}{doubts}\n</details>\n", lines.concat())
 }
 
 /// Text in a cell or list item.

@@ -8,11 +8,13 @@
 //! Everything here works from the profile alone, on any machine. Reports mark missing values as not measured, never as 0.
 
 mod account;
+mod brief;
 pub mod counters;
 pub mod csv;
 pub mod devices;
 pub mod diff;
 pub mod error;
+pub mod explain;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
@@ -26,6 +28,7 @@ pub mod merge;
 pub mod name;
 pub mod palette;
 pub mod plot;
+pub mod query;
 pub mod regions;
 pub mod schema;
 pub mod stacks;
@@ -34,7 +37,10 @@ mod system;
 pub mod table;
 pub mod text;
 pub mod traffic;
+pub mod trust;
+pub mod verdict;
 pub mod view;
+pub mod words;
 pub mod wrap;
 
 #[cfg(test)]
@@ -44,7 +50,8 @@ use crate::profile::Profile;
 pub use crate::profile::number;
 
 pub use error::ReportError;
-pub use view::{Precision, View};
+pub use flamegraph::Flames;
+pub use view::{Extent, Precision, View};
 
 /// The formats of `rprof report --format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,10 +106,17 @@ impl Format {
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
     Ok(match format {
-        Format::Text => text::report(profile, view),
+        Format::Text => match view.extent {
+            Extent::Brief => brief::report(profile, view),
+            Extent::Function => explain::text(profile, view),
+            Extent::All => text::report(profile, view),
+        },
         Format::Json => json::text(profile)?,
         Format::Html => html::page(profile, view)?,
-        Format::Svg => plot::roofline::svg(profile, view),
+        Format::Svg => match view.only(profile) {
+            Some(function) => plot::function::svg(profile, function),
+            None => plot::roofline::svg(profile, view),
+        },
         Format::Work => plot::work::svg(profile).ok_or(ReportError::Render {
             what: "picture of work",
             problem: "the program names none (rprof_work in include/rprof.h)".into(),
@@ -110,7 +124,7 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
         Format::Csv => csv::table(profile),
         Format::Md => markdown::text(profile, view),
         Format::Folded => folded::text(profile),
-        Format::Flamegraph => flamegraph::svg(profile)?,
+        Format::Flamegraph => flamegraph::svg(profile, view.flames)?,
         Format::Firefox => firefox::text(profile),
     })
 }

@@ -167,6 +167,11 @@ fn reasons(shown: &[&Region]) -> Vec<String> {
 
 /// A table as plain text of at most `width` columns: the last columns go first where there is no room.
 pub fn text(rows: &Rows, width: usize) -> String {
+    format!("\n{}\n{}", rows.title, table(rows, width))
+}
+
+/// [`text`] without the title.
+pub fn table(rows: &Rows, width: usize) -> String {
     let widest = |i: usize| {
         let cells = rows.rows.iter().map(|r| r[i].chars().count());
         cells.chain([rows.titles[i].chars().count()]).max().unwrap_or(0) + 2
@@ -187,5 +192,5 @@ pub fn text(rows: &Rows, width: usize) -> String {
     }
     let table: String = table.to_string().lines().map(|l| format!("{}\n", l.trim_end())).collect();
     let notes: String = rows.notes.iter().map(|n| super::wrap::hanging(n, width, 2)).collect();
-    format!("\n{}\n{table}{notes}", rows.title)
+    format!("{table}{notes}")
 }

@@ -22,7 +22,11 @@ pub fn frames(profile: &Profile, leaf: u32) -> Vec<u32> {
 
 /// Name of frame `index`, without the characters that folded stacks give a meaning.
 pub fn name(profile: &Profile, index: u32) -> String {
-    let name = profile.frames.get(index as usize).map_or("[unknown]", |f| f.name.as_str());
+    plain(profile.frames.get(index as usize).map_or("[unknown]", |f| f.name.as_str()))
+}
+
+/// `name` without those characters.
+pub fn plain(name: &str) -> String {
     name.chars()
         .map(|c| {
             if c == ';' {

@@ -41,10 +41,10 @@ fn outcome(profile: &Profile) -> String {
 }
 
 /// The run line mentions code without symbols if it has at least this share of the CPU time.
-const MOSTLY: f64 = 0.5;
+pub const MOSTLY: f64 = 0.5;
 
 /// Share of the CPU time in code that has no symbol.
-fn nameless_share(profile: &Profile) -> f64 {
+pub fn nameless_share(profile: &Profile) -> f64 {
     let is_nameless = |f: &&Function| f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
     profile.functions.iter().filter(is_nameless).filter_map(|f| f.share).sum()
 }

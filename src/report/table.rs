@@ -64,6 +64,11 @@ pub fn class(f: &Function) -> String {
     }
 }
 
+/// Whether little speaks for the class.
+pub fn is_doubtful(f: &Function) -> bool {
+    f.analysis.confidence.as_ref().is_some_and(|confidence| confidence.level == Level::Low)
+}
+
 /// The class with the doubt about it: `simd (low confidence: 12 samples)`.
 pub fn class_and_doubt(f: &Function) -> String {
     match (&f.analysis.class, &f.analysis.confidence) {

@@ -1,4 +1,4 @@
-//! The text report: a table of functions, the limits of the hottest ones with advice, and doubts.
+//! The long text report (`--all`): a table of functions, the limits of the hottest ones with advice, and doubts.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,15 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, account, counters, devices, name, regions, summary, system, traffic, wrap};
+use super::trust::Trust;
+use super::{View, account, counters, devices, name, regions, summary, system, traffic, verdict as program, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
     let width = view.width.clamp(60, 200);
     let mut out = format!("rprof: {}\n", name::shorten(&profile.run.command.join(" "), width - 7));
+    out += &wrap::hanging(&program::sentence(profile), width, 0);
+    out += &wrap::hanging(&Trust::of(profile).line(), width, 2);
     for line in summary::lines(profile) {
         out += &wrap::hanging(&line, width, 2);
     }
@@ -45,7 +48,8 @@ pub fn report(profile: &Profile, view: &View) -> String {
     out + &doubts(profile, width)
 }
 
-fn functions(profile: &Profile, view: &View, width: usize) -> String {
+/// The table of functions with all columns that fit.
+pub fn functions(profile: &Profile, view: &View, width: usize) -> String {
     let with_expected = profile.functions.iter().any(|f| f.analysis.expected.is_some());
     let rows: Vec<(&Function, Vec<String>)> = view
         .functions(profile)
@@ -112,8 +116,8 @@ fn verdict(f: &Function) -> String {
     }
 }
 
-fn legend(profile: &Profile, view: &View, width: usize) -> String {
-    let mut out = String::new();
+/// `… and 12 functions below 0.5 %`, empty where the table has all.
+pub fn left_out(profile: &Profile, view: &View) -> String {
     let left_out = |sampled: bool| {
         let of_kind = |f: &&Function| f.share.is_some() == sampled;
         profile.functions.iter().filter(of_kind).count() - view.functions(profile).filter(of_kind).count()
@@ -125,9 +129,11 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
     };
     let told: Vec<String> =
         kinds.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} functions {why}")).collect();
-    if !told.is_empty() {
-        out += &format!("… and {}\n", told.join(", "));
-    }
+    if told.is_empty() { String::new() } else { format!("… and {}\n", told.join(", ")) }
+}
+
+fn legend(profile: &Profile, view: &View, width: usize) -> String {
+    let mut out = left_out(profile, view);
     let gap =
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
     let note = "at: least time of the binding ceiling / measured time. saves: the time that removing it would save.";

@@ -2,6 +2,8 @@
 
 use crate::profile::{Function, Profile};
 
+use super::flamegraph::Flames;
+
 /// Which precision's ceilings the pictures draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
@@ -17,6 +19,18 @@ pub enum Precision {
 /// Decides whether the report shows a function of this name.
 pub type NameFilter = Box<dyn Fn(&str) -> bool>;
 
+/// How much the text report says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Extent {
+    /// The verdict and the functions with most to save.
+    #[default]
+    Brief,
+    /// Everything about one function (`--function`).
+    Function,
+    /// Everything about the hottest functions and the run (`--all`).
+    All,
+}
+
 /// Choices of the user that concern only the presentation.
 pub struct View {
     /// Characters of the terminal, 80 to 200 are laid out well.
@@ -29,11 +43,26 @@ pub struct View {
     pub keep: Option<NameFilter>,
     /// `--precision`.
     pub precision: Precision,
+    /// How much the text report says.
+    pub extent: Extent,
+    /// What the widths of a flame graph mean.
+    pub flames: Flames,
+    /// The profile as the user names it, for commands that the report suggests.
+    pub source: String,
 }
 
 impl Default for View {
     fn default() -> Self {
-        View { width: 100, full_names: false, least_share: 0.005, keep: None, precision: Precision::Mixed }
+        View {
+            width: 100,
+            full_names: false,
+            least_share: 0.005,
+            keep: None,
+            precision: Precision::Mixed,
+            extent: Extent::Brief,
+            flames: Flames::Time,
+            source: "PROFILE".into(),
+        }
     }
 }
 
@@ -43,13 +72,21 @@ const EXPLAINED_SHARE: f64 = 0.05;
 const EXPLAINED: usize = 6;
 
 impl View {
+    /// The functions whose name is wanted, in the profile's order.
+    pub fn kept<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
+        profile.functions.iter().filter(|f| self.keep.as_ref().is_none_or(|keep| keep(&f.name)))
+    }
+
+    /// The one function whose name is wanted; `None` where all are, or several match.
+    pub fn only<'a>(&'a self, profile: &'a Profile) -> Option<&'a Function> {
+        self.keep.as_ref()?;
+        let mut kept = self.kept(profile);
+        kept.next().filter(|_| kept.next().is_none())
+    }
+
     /// The functions to show, in the profile's order (descending share).
     pub fn functions<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
-        let kept = move |f: &&Function| self.keep.as_ref().is_none_or(|keep| keep(&f.name));
-        profile
-            .functions
-            .iter()
-            .filter(kept)
+        self.kept(profile)
             .enumerate()
             .filter(|(i, f)| {
                 *i < 5

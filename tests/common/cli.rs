@@ -78,6 +78,15 @@ impl Sandbox {
     }
 }
 
+impl Sandbox {
+    /// `rprof report FOLDER --all` without line breaks.
+    pub fn whole_report(&self, folder: &str) -> String {
+        let output = self.run(["report", folder, "--all"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// Standard error as text.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -13,6 +13,8 @@ use crate::report::{name, palette, table};
 /// A function's place in the picture.
 pub struct Dot<'a> {
     pub function: &'a Function,
+    /// Its index in the profile.
+    pub index: usize,
     /// Operational intensity at the outermost measured level.
     pub intensity: f64,
     /// FLOP/s.
@@ -20,14 +22,14 @@ pub struct Dot<'a> {
 }
 
 /// Functions that have a place on FLOP axes, hottest first; the others are returned by name with the reason.
-pub fn placed<'a>(functions: impl Iterator<Item = &'a Function>) -> (Vec<Dot<'a>>, Vec<String>) {
+pub fn placed<'a>(functions: impl Iterator<Item = (usize, &'a Function)>) -> (Vec<Dot<'a>>, Vec<String>) {
     let (mut dots, mut others) = (Vec::new(), Vec::new());
-    for f in functions {
+    for (index, f) in functions {
         let a = &f.analysis;
         let oi = a.oi.dram.or(a.oi.l3).or(a.oi.l2).or(a.oi.l1);
         match (a.axis.as_deref(), oi, a.flop_rate) {
             (Some("flop"), Some(intensity), Some(rate)) if intensity > 0.0 && rate > 0.0 => {
-                dots.push(Dot { function: f, intensity, rate });
+                dots.push(Dot { function: f, index, intensity, rate });
             }
             (Some("int"), ..) => others.push(format!("{} (integer operations)", name::shorten(&f.name, 32))),
             (Some("byte"), ..) => others.push(format!("{} (bytes)", name::shorten(&f.name, 32))),
@@ -58,16 +60,19 @@ pub fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
 /// Draws the dots. The hottest get rings and whiskers; labels go where they cover nothing.
 pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
     let mut g = Group::new();
-    for d in dots.iter().filter(|d| d.function.share.unwrap_or(0.0) >= 0.05).take(8) {
-        g.append(levels(frame, d));
-        g.append(whisker(frame, d, spot(frame, d)));
-    }
-    // The smallest on top.
-    for d in dots {
-        g.append(dot(d, spot(frame, d), is_beyond(frame, d)));
-    }
-    for d in dots {
-        label(&mut g, d, spot(frame, d), taken);
+    // Labels are placed in the order of the dots, hottest first; small dots are drawn on top of large ones.
+    let hot = |d: &Dot<'_>| d.function.share.unwrap_or(0.0) >= 0.05;
+    for (i, d) in dots.iter().enumerate() {
+        let at = spot(frame, d);
+        // The script of report.html selects and moves this group.
+        let mut all = Group::new().set("class", "rf-pt").set("data-f", d.index).set("data-at", page::round(at.0));
+        if hot(d) && dots[..i].iter().filter(|d| hot(d)).count() < 8 {
+            all.append(levels(frame, d).set("class", "rf-levels"));
+            all.append(whisker(frame, d, at));
+        }
+        all.append(dot(d, at, is_beyond(frame, d)));
+        label(&mut all, d, at, taken);
+        g.append(all);
     }
     g
 }

@@ -81,6 +81,41 @@ pub struct Frame {
     pub y: LogScale,
 }
 
+/// `label` along the line from `from` to `to`, where nothing is; `None` if it is too long for it.
+pub fn along((from, to): ((f64, f64), (f64, f64)), label: &str, taken: &mut Taken) -> Option<svg::node::element::Text> {
+    let angle = (to.1 - from.1).atan2(to.0 - from.0);
+    let length = text_width(label.chars().count(), 11.0);
+    let run = ((to.0 - from.0).powi(2) + (to.1 - from.1).powi(2)).sqrt();
+    if run < length + 40.0 {
+        return None;
+    }
+    // Candidates along the line, 6 px above it; the rotated label is approximated by small boxes.
+    let boxes = |along: f64| rotated(from, angle, along, length);
+    let mut places = (0..12).map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0);
+    let along = places.find(|along| boxes(*along).iter().all(|b| taken.is_free(b)))?;
+    boxes(along).into_iter().for_each(|b| taken.take(b));
+    let at = (from.0 + along * angle.cos(), from.1 + along * angle.sin());
+    let lifted = (at.0 + 6.0 * angle.sin(), at.1 - 6.0 * angle.cos());
+    let degrees = page::round(angle.to_degrees());
+    let turn = format!("rotate({degrees} {} {})", page::round(lifted.0), page::round(lifted.1));
+    Some(page::text(lifted.0, lifted.1, "rf-label rf-halo", label).set("transform", turn))
+}
+
+/// `label` above or below a horizontal line at `y`, as far right as there is room.
+pub fn at_right(frame: &Frame, y: f64, label: &str, taken: &mut Taken) -> Option<svg::node::element::Text> {
+    let chars = label.chars().count();
+    let x = frame.area.right - 8.0 - text_width(chars, 11.0);
+    let shifts = || (0..12).map(|i| 50.0 * f64::from(i));
+    let candidates: Vec<(f64, Area)> = [-5.0, 13.0]
+        .iter()
+        .flat_map(|d| shifts().map(move |s| (s, Area::of_text(x - s, y + d, chars, 11.0))))
+        .collect();
+    let areas: Vec<Area> = candidates.iter().map(|(_, a)| *a).collect();
+    let i = taken.place(&areas)?;
+    let end = frame.area.right - 8.0 - candidates[i].0;
+    Some(page::anchored(end, areas[i].bottom - 0.25 * 11.0, "rf-label rf-halo", "end", label))
+}
+
 /// Draws the slopes up to the highest ceiling, labelled along them near the left end.
 pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken: &mut Taken) -> Group {
     let highest = |class: Option<&str>| {
@@ -89,8 +124,6 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
     };
     let (top, roof) = (highest(None), highest(Some("rf-roof")));
     let mut g = Group::new();
-    let (dx, dy) = (frame.x.at(10.0) - frame.x.at(1.0), frame.y.at(10.0) - frame.y.at(1.0));
-    let angle = dy.atan2(dx);
     for slope in slopes {
         let start = (frame.y.low() / slope.value).max(frame.x.low());
         let end = (top / slope.value).min(frame.x.high());
@@ -100,27 +133,13 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
         let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
         // Bold up to the roof, thin on to the highest mix.
         let knee = (roof / slope.value).clamp(start, end);
-        g.append(page::line(point(start), point(knee), slope.class));
-        g.append(page::line(point(knee), point(end), "rf-slope"));
-        let length = text_width(slope.label.chars().count(), 11.0);
-        let run = ((point(end).0 - point(start).0).powi(2) + (point(end).1 - point(start).1).powi(2)).sqrt();
-        if run < length + 40.0 {
-            continue;
+        let mut both = Group::new().set("data-level", slope.label.split(' ').next().unwrap_or_default().to_lowercase());
+        both.append(page::line(point(start), point(knee), slope.class));
+        both.append(page::line(point(knee), point(end), "rf-slope"));
+        if let Some(label) = along((point(start), point(end)), &slope.label, taken) {
+            both.append(label.set("class", "rf-slope-label rf-halo"));
         }
-        // Candidates along the line, 6 px above it; the rotated label is approximated by small boxes.
-        let spot = (0..12)
-            .map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0)
-            .find(|along| rotated(point(start), angle, *along, length).iter().all(|b| taken.is_free(b)));
-        let along = spot.unwrap_or(18.0);
-        for b in rotated(point(start), angle, along, length) {
-            taken.take(b);
-        }
-        let at = (point(start).0 + along * angle.cos(), point(start).1 + along * angle.sin());
-        let lifted = (at.0 + 6.0 * angle.sin(), at.1 - 6.0 * angle.cos());
-        let degrees = page::round(angle.to_degrees());
-        let label = page::text(lifted.0, lifted.1, "rf-slope-label rf-halo", &slope.label)
-            .set("transform", format!("rotate({degrees} {} {})", page::round(lifted.0), page::round(lifted.1)));
-        g.append(label);
+        g.append(both);
     }
     g
 }
@@ -149,19 +168,8 @@ pub fn draw_ceilings(frame: &Frame, ceilings: &[Ceiling], slopes: &[Slope], take
         }
         g.append(page::line((left, y), (frame.area.right, y), c.class));
         taken.prefer_free(Area { left, top: y - 1.5, right: frame.area.right, bottom: y + 1.5 });
-        let chars = c.label.chars().count();
-        let x = frame.area.right - 8.0 - text_width(chars, 11.0);
-        // Above the line, further and further left; below it only where nothing else is free.
-        let shifts = || (0..9).map(|i| 50.0 * f64::from(i));
-        let candidates: Vec<(f64, Area)> = [-5.0, 13.0]
-            .iter()
-            .flat_map(|d| shifts().map(move |s| (s, Area::of_text(x - s, y + d, chars, 11.0))))
-            .collect();
-        let areas: Vec<Area> = candidates.iter().map(|(_, a)| *a).collect();
-        if let Some(i) = taken.place(&areas) {
-            let baseline = areas[i].bottom - 0.25 * 11.0;
-            let end = frame.area.right - 8.0 - candidates[i].0;
-            g.append(page::anchored(end, baseline, "rf-label rf-halo", "end", &c.label));
+        if let Some(label) = at_right(frame, y, &c.label, taken) {
+            g.append(label);
         }
     }
     g

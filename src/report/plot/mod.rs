@@ -2,6 +2,7 @@
 //! and dark ground.
 
 pub mod fans;
+pub mod function;
 pub mod gpu;
 pub mod gpu_curves;
 pub mod host;
@@ -16,3 +17,4 @@ pub mod work;
 mod dots;
 mod family;
 pub mod lines;
+mod own;

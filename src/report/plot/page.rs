@@ -11,8 +11,8 @@ use crate::report::number::si;
 /// before each. Class names start with `rf-` so that a page may contain several pictures.
 const STYLE: &str = "
 .rf { font-family: system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif;
-  --ground: #ffffff; --ink: #1d2430; --soft: #5b6472; --grid: #e3e6eb; --fine: #f1f3f6; --roof: #1d2430; --ceiling: #6a7383; --memory: #3b6ea8 }
-@media (prefers-color-scheme: dark) { .rf { --ground: #14181f; --ink: #e8ebf0; --soft: #a4adba; --grid: #2b323d; --fine: #1d232c;
+  --ground: #ffffff; --ink: #1d2430; --soft: #5b6472; --grid: #e3e6eb; --fine: #f1f3f6; --dim: #c3c8d0; --roof: #1d2430; --ceiling: #6a7383; --memory: #3b6ea8 }
+@media (prefers-color-scheme: dark) { .rf { --ground: #14181f; --ink: #e8ebf0; --soft: #a4adba; --grid: #2b323d; --fine: #1d232c; --dim: #454e5c;
   --roof: #f0f2f6; --ceiling: #99a3b3; --memory: #7fb0e6 } }
 .rf-ground { fill: #ffffff; fill: var(--ground) } .rf-title { font-size: 17px; font-weight: 600; fill: #1d2430; fill: var(--ink) }
 .rf-note { font-size: 12px; fill: #5b6472; fill: var(--soft) } .rf-axis { font-size: 12.5px; fill: #1d2430; fill: var(--ink) } .rf-tick { font-size: 11px; fill: #5b6472; fill: var(--soft) }
@@ -26,6 +26,8 @@ const STYLE: &str = "
 .rf-halo { paint-order: stroke; stroke: #ffffff; stroke: var(--ground); stroke-width: 4px; stroke-linejoin: round }
 .rf-dot { stroke: #ffffff; stroke: var(--ground); stroke-width: 1.5; fill-opacity: 0.92 } .rf-ring { fill: #ffffff; fill: var(--ground); stroke-width: 1.6 }
 .rf-thread { stroke-width: 1.1; stroke-dasharray: 2 3; fill: none } .rf-gap { stroke-width: 1.6; fill: none }
+.rf-grey { fill: none; stroke: #c3c8d0; stroke: var(--dim); stroke-width: 1.2 } .rf-own { fill: none; stroke-width: 1.7 } .rf-binds { stroke-width: 3 }
+.rf-fan { stroke-dasharray: 2 3; stroke-width: 1.2 } .rf-bound { stroke-width: 3.4; fill: none } .rf-after { fill: #ffffff; fill: var(--ground); stroke-width: 1.8 }
 .rf-leader { stroke: #5b6472; stroke: var(--soft); stroke-width: 0.8 }
 ";
 

@@ -8,7 +8,7 @@ use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
 use super::scale::LogScale;
-use crate::profile::Profile;
+use crate::profile::{Function, Profile};
 use crate::report::{Precision, View, name, palette, summary};
 
 const WIDTH: f64 = 1000.0;
@@ -23,10 +23,12 @@ const BEYOND_RIDGE: f64 = 300.0;
 /// The picture.
 pub fn svg(profile: &Profile, view: &View) -> String {
     let precision = precision(profile, view.precision);
+    let index = |f: &Function| profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
     let (dots, others) = dots::placed(
         view.functions(profile)
             .filter(|f| f.share.unwrap_or(0.0) >= LEAST_SHARE || f.analysis.expected.is_some())
-            .take(MOST_DOTS),
+            .take(MOST_DOTS)
+            .map(|f| (index(f), f)),
     );
     let ceilings = lines::ceilings(&profile.machine, precision);
     let slopes = lines::slopes(&profile.machine);
@@ -42,11 +44,13 @@ pub fn svg(profile: &Profile, view: &View) -> String {
         true => "",
         false => " · hierarchical roofline: dot DRAM, rings L3, L2 · cache-aware roofline: ring L1",
     };
-    page.append(page::axes(
+    let axes = page::axes(
         area,
         (&frame.x, &format!("operational intensity [FLOP/byte]{levels}"), ""),
         (&frame.y, "performance", "FLOP/s"),
-    ));
+    );
+    // The script of report.html moves dots along these axes.
+    page.append(axes.set("data-x", frame.x.ends()).set("data-y", frame.y.ends()));
     // Labels give way to dots, so dots claim their places first.
     for d in &dots {
         let (x, y) = dots::spot(&frame, d);

@@ -46,6 +46,11 @@ impl LogScale {
         self.from + share * (self.to - self.from)
     }
 
+    /// `low high from to`, for scripts.
+    pub fn ends(&self) -> String {
+        format!("{:e} {:e} {} {}", self.low, self.high, self.from, self.to)
+    }
+
     /// Smallest value.
     pub fn low(&self) -> f64 {
         self.low

@@ -5,10 +5,15 @@ use serde_json::Value;
 use super::sample;
 use crate::profile::Profile;
 use crate::profile::function::Source;
-use crate::report::{Format, View, machine, render};
+use crate::report::{Extent, Format, View, machine, render};
 
 fn made(format: Format) -> String {
-    render(&sample::profile(), format, &View::default()).unwrap()
+    render(&sample::profile(), format, &whole(100)).unwrap()
+}
+
+/// A view of everything.
+fn whole(width: usize) -> View {
+    View { width, extent: Extent::All, ..View::default() }
 }
 
 /// Compares with `fixtures/golden/NAME`; `RPROF_BLESS=1` writes it. A missing file is a failure.
@@ -35,7 +40,7 @@ fn no_format_holds_control_characters_of_the_command() {
 #[test]
 fn text_is_as_blessed_at_both_widths() {
     for width in [80, 140] {
-        let text = render(&sample::profile(), Format::Text, &View { width, ..View::default() }).unwrap();
+        let text = render(&sample::profile(), Format::Text, &whole(width)).unwrap();
         golden(&format!("report-{width}.txt"), &text);
     }
 }
@@ -43,11 +48,72 @@ fn text_is_as_blessed_at_both_widths() {
 #[test]
 fn text_fits_every_width() {
     for width in [80, 93, 100, 120, 160, 200] {
-        let text = render(&sample::profile(), Format::Text, &View { width, ..View::default() }).unwrap();
+        let text = render(&sample::profile(), Format::Text, &whole(width)).unwrap();
         let widest = text.lines().max_by_key(|l| l.chars().count()).unwrap();
         assert!(widest.chars().count() <= width, "{width}: {widest}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("dram-bandwidth") && words.contains("use non-temporal stores"));
+    }
+}
+
+#[test]
+fn the_brief_report_is_as_blessed_and_fits_a_terminal() {
+    let made = |profile: &Profile, width| render(profile, Format::Text, &View { width, ..View::default() }).unwrap();
+    for width in [80, 120] {
+        golden(&format!("brief-{width}.txt"), &made(&sample::profile(), width));
+    }
+    let mut profile = sample::profile();
+    profile.run.exit_status = Some(3);
+    for f in &mut profile.functions {
+        f.name = format!("ns::{}<{}>", f.name, "std::vector<double>, ".repeat(20));
+    }
+    for width in [80, 93, 120, 200] {
+        let text = made(&profile, width);
+        assert!(text.lines().all(|l| l.chars().count() <= width), "{width}: {text}");
+        assert!(text.lines().count() <= 24, "{} lines: {text}", text.lines().count());
+        assert!(text.split_once("More: ").unwrap().1.split_whitespace().any(|word| word == "--format"), "{text}");
+    }
+}
+
+#[test]
+fn functions_are_ranked_by_what_the_program_gains() {
+    let mut profile = sample::profile();
+    let last = profile.functions.len() - 1;
+    let saving = profile.functions.iter().flat_map(|f| &f.analysis.savings).next().unwrap().clone();
+    profile.functions[last].time_s = Some(0.09);
+    profile.functions[last].analysis.savings =
+        vec![crate::profile::function::Saving { program_seconds: Some(3.0), ..saving }];
+    let name = profile.functions[last].name.clone();
+    let text = render(&profile, Format::Text, &View { width: 100, ..View::default() }).unwrap();
+    let first = text.lines().skip_while(|l| !l.contains("held by  ")).nth(1).unwrap();
+    assert!(first.contains(&name) && first.contains("3.00 s"), "{text}");
+    let markdown = render(&profile, Format::Md, &View::default()).unwrap();
+    assert!(markdown.lines().find(|l| l.starts_with("| `")).unwrap().contains(&name), "{markdown}");
+    let page = render(&profile, Format::Html, &View::default()).unwrap();
+    assert!(page.find("<td class=\"named\"").unwrap() < page.find("triad").unwrap() || page.contains(&name));
+}
+
+#[test]
+fn one_function_is_told_whole_and_many_are_bounded() {
+    let profile = sample::profile();
+    let of = |keep: fn(&str) -> bool, width| {
+        let view = View { width, extent: Extent::Function, keep: Some(Box::new(keep)), ..View::default() };
+        render(&profile, Format::Text, &view).unwrap()
+    };
+    golden("function-80.txt", &of(|name| name == "triad", 80));
+    for width in [80, 100, 160] {
+        let text = of(|name| name == "triad", width);
+        assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
+    }
+    let none = of(|_| false, 100);
+    assert!(none.contains("None of the 11 functions has a name that matches") && none.contains("triad"), "{none}");
+    let all = of(|_| true, 100);
+    assert_eq!(all.matches("What holds it").count(), 3);
+    assert!(all.contains("… and 8 more that match: "), "{all}");
+    let uncounted = of(|name| name == "jit_code", 100);
+    for figure in [" instructions ", " FLOPs ", " bytes DRAM ", " clock "] {
+        let row = uncounted.lines().find(|l| l.starts_with(figure)).unwrap();
+        assert!(row.contains("not measured"), "{row}");
     }
 }
 
@@ -64,9 +130,9 @@ fn a_bound_without_one_of_its_ceilings_is_called_a_lower_one() {
     let bound = profile.functions.iter_mut().find(|f| f.analysis.roof_fraction.is_some()).unwrap();
     let reason = Some("dram.read at 2 threads not measured".into());
     bound.source.insert("terms.dram".into(), Source { how: "not measured".into(), error: None, reason });
-    let text = render(&profile, Format::Text, &View { width: 200, ..View::default() }).unwrap();
+    let text = render(&profile, Format::Text, &whole(200)).unwrap();
     let bound = profile.functions.iter().find(|f| f.source.contains_key("terms.dram")).unwrap();
-    let row = text.lines().find(|l| l.contains(&bound.name)).unwrap();
+    let row = text.lines().filter(|l| l.starts_with(' ')).find(|l| l.contains(&bound.name)).unwrap();
     assert!(row.contains("≥ ") && row.contains("≤ "), "{row}");
     assert!(text.contains("not in the bound: DRAM") && text.contains("≥, ≤: the bound lacks a term."));
 }
@@ -179,6 +245,42 @@ fn pictures_are_well_formed_and_name_what_they_leave_out() {
     assert!(flames.contains("triad"));
 }
 
+/// `--format svg --function NAME`.
+fn own_roofline(profile: &Profile, name: &str) -> String {
+    let name = name.to_owned();
+    let view = View { keep: Some(Box::new(move |other| other == name)), ..View::default() };
+    render(profile, Format::Svg, &view).unwrap()
+}
+
+#[test]
+fn one_function_is_drawn_with_its_own_ceilings() {
+    let mut profile = sample::profile();
+    let names: Vec<String> = profile.functions.iter().map(|f| f.name.clone()).collect();
+    for name in &names {
+        let svg = own_roofline(&profile, name);
+        well_formed(&svg);
+        assert!(!svg.contains("NaN") && !svg.contains("inf") && svg.contains("its own roofline"), "{name}");
+    }
+    let triad = own_roofline(&profile, "triad");
+    for words in [
+        "DRAM 48.0 GB/s ◀ binds",
+        "its roof: 269 GFLOP/s",
+        "non-temporal stores: 296 ms less",
+        "2.94 GFLOP/s, measured",
+    ] {
+        assert!(triad.contains(words), "{words}");
+    }
+    assert!(own_roofline(&profile, "jit_code").contains("No picture: its work was not counted."));
+    // The measured dot follows the figures.
+    let y = |svg: &str| {
+        let dot = svg.split('<').find(|tag| tag.contains("class=\"rf-dot\"")).unwrap();
+        dot.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let before = y(&triad);
+    profile.functions.iter_mut().find(|f| f.name == "triad").unwrap().analysis.flop_rate = Some(2.94e8);
+    assert_ne!(before, y(&own_roofline(&profile, "triad")));
+}
+
 #[test]
 fn every_function_has_the_colour_of_its_class() {
     let flames = made(Format::Flamegraph);
@@ -190,10 +292,10 @@ fn every_function_has_the_colour_of_its_class() {
 #[test]
 fn the_page_loads_nothing() {
     let page = made(Format::Html);
-    for outside in ["src=\"http", "href=\"http", "url(http", "@import", "<link", "<script"] {
+    for outside in ["src=\"http", "href=\"http", "url(http", "@import", "<link", "import(", "fetch("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    assert!(page.contains("data:image/svg+xml") && page.contains("class=\"rf\""));
+    assert!(page.contains("default-src 'none'") && page.contains("srcdoc=") && page.contains("class=\"rf\""));
 }
 
 #[test]
@@ -203,7 +305,8 @@ fn hostile_names_stay_text() {
     profile.frames[1].name = "a;b\n<c>&\"".into();
     profile.run.command = vec!["./a<b>&\"'".into()];
     let page = render(&profile, Format::Html, &View::default()).unwrap();
-    assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"));
+    assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
+    assert!(page.contains("\\u003cscript\\u003ealert"), "the data has it, too");
     well_formed(&render(&profile, Format::Svg, &View::default()).unwrap());
     well_formed(&render(&profile, Format::Flamegraph, &View::default()).unwrap());
     assert!(render(&profile, Format::Folded, &View::default()).unwrap().lines().all(|l| l.rsplit_once(' ').is_some()));

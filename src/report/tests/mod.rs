@@ -2,5 +2,6 @@
 
 mod devices;
 mod formats;
+mod query;
 mod reader;
 pub mod sample;

@@ -1,0 +1,119 @@
+//! The data of `report.html`: columns of all functions, small enough for thousands, as JSON that is safe inside a `script` element.
+
+use serde_json::{Value, json};
+
+use crate::profile::{Function, Profile};
+use crate::report::{name, palette, table};
+use crate::roofline::ranking::Gain;
+
+/// Characters of a name at most; fewer where the columns would be too large.
+pub const NAME_WIDTHS: [usize; 4] = [120, 72, 48, 32];
+/// The columns may have so many bytes.
+const MOST_BYTES: usize = 440_000;
+/// Functions that are in the columns; those beyond have no sample, or next to none.
+const MOST: usize = 5000;
+
+/// Columns by name, and the width of names in them.
+pub fn columns(profile: &Profile, detailed: usize) -> (String, usize) {
+    let mut last = (String::new(), 0);
+    for width in NAME_WIDTHS {
+        last = (with_names(profile, detailed, width), width);
+        if last.0.len() <= MOST_BYTES {
+            break;
+        }
+    }
+    last
+}
+
+fn with_names(profile: &Profile, detailed: usize, width: usize) -> String {
+    let functions = &profile.functions[..profile.functions.len().min(MOST)];
+    let column = |cell: &dyn Fn(&Function) -> Value| Value::Array(functions.iter().map(cell).collect());
+    let number = |v: Option<f64>| v.map_or(Value::Null, rounded);
+    let class = |f: &Function| f.analysis.class.clone().unwrap_or_else(|| "not counted".into());
+    let index = |names: &[String], name: &String| json!(names.binary_search(name).unwrap_or(0));
+    let classes = distinct(functions.iter().map(class));
+    let colors: Vec<String> = classes.iter().map(|class| palette::hex(Some(class))).collect();
+    let places = distinct(functions.iter().map(place));
+    let by = |f: &Function| Gain::of(f).saving.map(|s| s.remove.join("+"));
+    let data = json!({
+        "name": column(&|f| json!(name::shorten(&f.name, width))),
+        "place": column(&|f| index(&places, &place(f))),
+        "share": column(&|f| number(f.share)),
+        "time": column(&|f| number(f.time_s)),
+        "rate": column(&|f| number(f.analysis.flop_rate)),
+        "axis": column(&|f| json!(f.analysis.axis)),
+        "l1": column(&|f| number(f.analysis.oi.l1)),
+        "l2": column(&|f| number(f.analysis.oi.l2)),
+        "l3": column(&|f| number(f.analysis.oi.l3)),
+        "dram": column(&|f| number(f.analysis.oi.dram)),
+        "at": column(&|f| number(f.analysis.roof_fraction)),
+        "least": column(&|f| json!(u8::from(!table::at_least(f).is_empty()))),
+        "low": column(&|f| json!(u8::from(table::is_doubtful(f)))),
+        "saves": column(&|f| number(Gain::of(f).saving.map(|_| Gain::of(f).seconds()))),
+        "limit": column(&|f| json!(u8::from(Gain::of(f).is_limit() || !table::at_least(f).is_empty()))),
+        "by": column(&|f| json!(by(f))),
+        "class": column(&|f| index(&classes, &class(f))),
+        "built": column(&|f| json!(f.analysis.expected.as_ref().map_or(0, |e| if Some(e) == f.analysis.class.as_ref() { 1 } else { 2 }))),
+        "classes": classes,
+        "colors": colors,
+        "places": places,
+        "detailed": detailed,
+        "all": profile.functions.len(),
+    });
+    inert(&data.to_string())
+}
+
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = names.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Three significant digits: what the page prints.
+fn rounded(value: f64) -> Value {
+    let short: f64 = format!("{value:.3e}").parse().unwrap_or(value);
+    if short.is_finite() { json!(short) } else { Value::Null }
+}
+
+fn place(f: &Function) -> String {
+    match (&f.file, f.line) {
+        (Some(file), Some(line)) => name::shorten(&format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)), 48),
+        _ => name::shorten(&f.module, 48),
+    }
+}
+
+/// JSON that no HTML parser takes for markup.
+pub fn inert(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").replace(['\u{2028}', '\u{2029}'], "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    #[test]
+    fn columns_have_one_length_and_nothing_missing_is_zero() {
+        let profile = sample::profile();
+        let data: Value = serde_json::from_str(&columns(&profile, 4).0).unwrap();
+        for (key, column) in data.as_object().unwrap() {
+            let length = column.as_array().map(Vec::len);
+            assert!(
+                ["classes", "colors", "places", "detailed", "all"].contains(&key.as_str())
+                    || length == Some(profile.functions.len()),
+                "{key}"
+            );
+        }
+        let jit = profile.functions.iter().position(|f| f.name == "jit_code").unwrap();
+        assert!(data["dram"][jit].is_null() && data["at"][jit].is_null() && data["saves"][jit].is_null());
+        assert_eq!(data["share"][0], rounded(profile.functions[0].share.unwrap()));
+    }
+
+    #[test]
+    fn no_text_ends_the_script() {
+        let text = inert(&json!("</script><!--&\u{2028}").to_string());
+        assert!(!text.contains(['<', '>', '&', '\u{2028}']));
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), "</script><!--&?");
+    }
+}

@@ -1,0 +1,164 @@
+//! Figure A6 of the roofline paper: the ceilings as they hold for one function, in colour, on those of the machine, in grey.
+//!
+//! ```text
+//! base      work / max(in-core terms)            the ceiling as it is
+//! rung k    ladder value of the profile          with the k lowest deficiencies removed; equal rungs are one line
+//! slope     ladder value / intensity there       bandwidth with its own threads, access class and pages
+//! after     rate × time / (time − saving)        where it would stand after each change
+//! ```
+
+use crate::profile::Function;
+use crate::profile::function::{FunctionCeiling, Saving};
+
+use crate::report::table;
+
+/// Rungs closer than this are one line.
+const SAME: f64 = 0.01;
+
+/// A horizontal ceiling of the function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rung {
+    /// Operations per second.
+    pub value: f64,
+    /// The deficiency that makes it; `None` for its roof.
+    pub lacks: Option<String>,
+}
+
+/// A bandwidth (or latency) of the function, at its own intensity there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slope {
+    /// `dram`, `l3`, …
+    pub id: String,
+    /// Bytes per second.
+    pub bandwidth: f64,
+    /// Operations per byte at that level.
+    pub intensity: f64,
+    pub binds: bool,
+}
+
+/// Where it would stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct After<'f> {
+    pub saving: &'f Saving,
+    /// Operations per second.
+    pub rate: f64,
+}
+
+/// All that the picture shows of a function.
+#[derive(Debug, Clone)]
+pub struct Own<'f> {
+    pub function: &'f Function,
+    /// Measured operations per second.
+    pub rate: f64,
+    /// Operational intensity at the outermost level with bytes; 1 where none has, `None` then.
+    pub intensity: Option<f64>,
+    /// Operations per second that its bound allows.
+    pub bound: Option<f64>,
+    pub rungs: Vec<Rung>,
+    /// Single-feature ceilings of A.3 below its roof: id and value, highest first.
+    pub alone: Vec<(String, f64)>,
+    pub slopes: Vec<Slope>,
+    pub after: Vec<After<'f>>,
+}
+
+impl<'f> Own<'f> {
+    /// Of `f`; `None` where it has no rate.
+    pub fn of(f: &'f Function) -> Option<Own<'f>> {
+        let a = &f.analysis;
+        let rate = a.flop_rate.filter(|r| *r > 0.0)?;
+        let time = f.time_s.filter(|s| *s > 0.0)?;
+        let intensity =
+            [a.oi.dram, a.oi.l3, a.oi.l2, a.oi.l1].into_iter().flatten().find(|i| *i > 0.0 && i.is_finite());
+        let bound = a.roof_fraction.filter(|at| *at > 0.0).map(|at| rate / at);
+        let rungs = rungs(f, rate * time);
+        let roof = rungs.last().map_or(f64::INFINITY, |rung| rung.value);
+        let alone = |c: &&FunctionCeiling| c.kind != "memory" && c.id != "peak" && !c.refuted;
+        let mut alone: Vec<(String, f64)> = a
+            .ceilings
+            .iter()
+            .filter(alone)
+            .filter_map(|c| Some((c.id.clone(), c.value_alone.filter(|v| *v > 0.0 && *v < (1.0 - SAME) * roof)?)))
+            .collect();
+        alone.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let after = table::savings(f).iter().filter(|s| s.seconds > 0.0 && s.seconds < time);
+        let after = after.map(|saving| After { saving, rate: rate * time / (time - saving.seconds) }).collect();
+        Some(Own { function: f, rate, intensity, bound, rungs, alone, slopes: slopes(f), after })
+    }
+}
+
+/// The ladder with equal rungs joined, from what holds it now up to its roof.
+fn rungs(f: &Function, work: f64) -> Vec<Rung> {
+    let a = &f.analysis;
+    let t = a.terms;
+    let refuted = |id: &str| a.ceilings.iter().any(|c| c.id == id && c.refuted);
+    let core = [(t.pipe, "peak"), (t.chain, "ilp"), (t.issue, "mix"), (t.access, "access")];
+    let slowest = core.into_iter().filter(|(_, id)| !refuted(id)).filter_map(|(term, _)| term).fold(0.0, f64::max);
+    let ladder: Vec<(&str, f64)> =
+        a.ceilings.iter().filter(|c| c.kind != "memory").filter_map(|c| Some((c.id.as_str(), c.value?))).collect();
+    let Some((_, first)) = ladder.first() else { return Vec::new() };
+    let mut height = if slowest > 0.0 { (work / slowest).min(*first) } else { *first };
+    let mut out = Vec::new();
+    for (id, value) in ladder {
+        if value > height * (1.0 + SAME) {
+            out.push(Rung { value: height, lacks: Some(id.to_owned()) });
+            height = value;
+        }
+    }
+    out.push(Rung { value: height, lacks: None });
+    out
+}
+
+fn slopes(f: &Function) -> Vec<Slope> {
+    let a = &f.analysis;
+    let at = |id: &str| match id {
+        "l1" => a.oi.l1,
+        "l2" => a.oi.l2,
+        "l3" => a.oi.l3,
+        _ => a.oi.dram,
+    };
+    let all = a.ceilings.iter().filter(|c| c.kind == "memory" && !c.refuted);
+    let slope = |c: &FunctionCeiling| {
+        let (value, intensity) = (c.value?, at(&c.id).filter(|i| *i > 0.0 && i.is_finite())?);
+        let binds = a.binding.as_deref() == Some(&c.id);
+        Some(Slope { id: c.id.clone(), bandwidth: value / intensity, intensity, binds })
+    };
+    all.filter_map(slope).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    fn of(name: &str) -> Function {
+        sample::profile().functions.into_iter().find(|f| f.name == name).unwrap()
+    }
+
+    #[test]
+    fn equal_rungs_are_one_and_none_falls() {
+        for f in sample::profile().functions {
+            let Some(own) = Own::of(&f) else { continue };
+            assert!(own.rungs.windows(2).all(|pair| pair[1].value > pair[0].value), "{}: {:?}", f.name, own.rungs);
+            assert!(
+                own.rungs.iter().rev().skip(1).all(|rung| rung.lacks.is_some())
+                    && own.rungs.last().unwrap().lacks.is_none()
+            );
+        }
+        let f = of("dot_reduce");
+        let own = Own::of(&f).unwrap();
+        assert_eq!(own.rungs[0].lacks.as_deref(), Some("ilp"), "{:?}", own.rungs);
+        // What holds it in the core is its bound.
+        assert!((own.rungs[0].value / own.bound.unwrap() - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn its_slopes_pass_through_the_ladder_at_its_intensities() {
+        let f = of("triad");
+        let own = Own::of(&f).unwrap();
+        let dram = own.slopes.iter().find(|s| s.id == "dram").unwrap();
+        let value = f.analysis.ceilings.iter().find(|c| c.id == "dram").unwrap().value.unwrap();
+        assert!(dram.binds && (dram.bandwidth * f.analysis.oi.dram.unwrap() / value - 1.0).abs() < 1e-9);
+        assert!((own.after[0].rate / own.rate - 0.82 / (0.82 - own.after[0].saving.seconds)).abs() < 1e-6);
+        assert!(Own::of(&of("jit_code")).is_none());
+    }
+}

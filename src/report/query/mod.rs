@@ -1,0 +1,103 @@
+//! Answers for scripts and assistants, as text or JSON: which functions have most to save, why one is held, ceilings, another profile.
+//!
+//! Every list is bounded; `total` is its whole length and `cut` what was left out. Base SI units; what was not measured is `null`.
+
+mod ceilings;
+mod compare;
+mod explain;
+mod top;
+
+use serde_json::{Value, json};
+
+use crate::profile::{Function, Profile};
+
+use super::{View, trust::Trust, verdict};
+
+pub use top::By;
+
+/// A question about a profile.
+pub enum Query<'q> {
+    /// The first functions.
+    Top { by: By, limit: usize },
+    /// Why a function is held.
+    Explain { name: &'q str },
+    /// The machine's ceilings whose id begins so.
+    Ceilings { prefix: &'q str, limit: usize },
+    /// Changes since an earlier profile.
+    Compare { new: &'q Profile, limit: usize },
+}
+
+/// No function has such a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: none of the {of} functions has this name, or one that contains it{}", near.as_ref().map_or(String::new(), |n| format!("; the hottest is {n}")))]
+pub struct NoSuchFunction {
+    pub name: String,
+    pub of: usize,
+    pub near: Option<String>,
+}
+
+/// The answer as text.
+///
+/// # Errors
+/// [`NoSuchFunction`].
+pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String, NoSuchFunction> {
+    Ok(match query {
+        Query::Top { by, limit } => top::text(profile, *by, *limit, view),
+        Query::Explain { name } => explain::text(profile, name, view)?,
+        Query::Ceilings { prefix, limit } => ceilings::text(&profile.machine, prefix, *limit, view),
+        Query::Compare { new, limit } => compare::text(profile, new, *limit, view),
+    })
+}
+
+/// The answer as JSON.
+///
+/// # Errors
+/// [`NoSuchFunction`].
+pub fn json(profile: &Profile, query: &Query<'_>) -> Result<Value, NoSuchFunction> {
+    Ok(match query {
+        Query::Top { by, limit } => top::json(profile, *by, *limit),
+        Query::Explain { name } => explain::json(profile, name)?,
+        Query::Ceilings { prefix, limit } => ceilings::json(&profile.machine, prefix, *limit),
+        Query::Compare { new, limit } => compare::json(profile, new, *limit),
+    })
+}
+
+/// The program, and how far its figures can be trusted.
+fn run(profile: &Profile) -> Value {
+    let trust = Trust::of(profile);
+    json!({
+        "command": profile.run.command,
+        "wall_s": verdict::wall_s(profile),
+        "verdict": verdict::sentence(profile),
+        "trust": trust.word(),
+        "facts": trust.facts,
+        "warnings": profile.run.warnings.iter().map(|w| &w.code).collect::<Vec<_>>(),
+    })
+}
+
+/// A list that says how long it was.
+fn list(items: Vec<Value>, total: usize) -> Value {
+    json!({ "cut": total - items.len(), "total": total, "items": items })
+}
+
+/// `… and 12 of 19 more (--limit)`, empty where nothing was cut.
+fn cut(shown: usize, total: usize) -> String {
+    if total > shown { format!("… and {} more of {total} (--limit N)\n", total - shown) } else { String::new() }
+}
+
+/// The function of that name, else the hottest one whose name contains it, and the others that do.
+fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchFunction> {
+    let exact = |f: &&Function| f.name == name || f.full_name.as_deref() == Some(name);
+    if let Some(f) = profile.functions.iter().find(exact) {
+        return Ok((f, Vec::new()));
+    }
+    let small = name.to_lowercase();
+    let mut matching = profile.functions.iter().filter(|f| f.name.to_lowercase().contains(&small));
+    let refused = || NoSuchFunction {
+        name: name.to_owned(),
+        of: profile.functions.len(),
+        near: profile.functions.first().map(|f| super::name::shorten(&f.name, 80)),
+    };
+    let first = matching.next().ok_or_else(refused)?;
+    Ok((first, matching.collect()))
+}
