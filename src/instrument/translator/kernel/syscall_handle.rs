@@ -1,5 +1,5 @@
 //! System calls that rprof handles: those that change executable memory, return from a signal, set the GS base, make a task that
-//! cannot be traced, lock all memory, or limit it.
+//! cannot be traced, filter system calls, lock all memory, or limit it.
 
 use std::ops::Range;
 
@@ -50,6 +50,7 @@ impl Run {
             }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
+            libc::SYS_prctl | libc::SYS_seccomp => self.call_rule(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 => self.limit(stopped, registers, site),
             _ => {

@@ -23,6 +23,7 @@ use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::counts::execution_deltas::Told;
 use crate::instrument::translator::kernel::allocations::Askers;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
+use crate::instrument::translator::kernel::filters::Filters;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::kernel::rlimit_as::Allowance;
 use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
@@ -100,6 +101,8 @@ pub(crate) struct Run {
     pub dispositions: HashMap<Pid, Dispositions>,
     /// By process that has set a limit on its address space.
     pub allowances: HashMap<Pid, Allowance>,
+    /// By process that has filtered its system calls, or whose ancestor has.
+    pub filters: HashMap<Pid, Filters>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -157,6 +160,7 @@ impl Run {
             processes: HashMap::new(),
             dispositions: HashMap::new(),
             allowances: HashMap::new(),
+            filters: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),

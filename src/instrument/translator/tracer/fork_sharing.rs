@@ -63,7 +63,8 @@ impl Run {
     /// continue.
     pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let space = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
+        let (space, group) = self.threads.get(&tid).map(|t| (t.process, t.group)).ok_or(RunError::Gone)?;
+        self.ensure_room_allowed(group)?;
         let mut ready = Vec::new();
         for held in self.hold(space, Some(tid)) {
             match self.leave_cache(held.stopped) {

@@ -1,5 +1,5 @@
 //! Code that is not translated: its cost, and the decision to release a program for which the transitions cost too much. rprof
-//! also releases a program that makes a task which no tracer may follow.
+//! also releases a program that makes a task which no tracer may follow, or whose system calls depend on their addresses.
 //!
 //! ```text
 //!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
@@ -111,19 +111,45 @@ pub enum Release {
     Unbearable,
     /// It makes a task that no tracer may follow (`CLONE_UNTRACED`): as a rule one that will trace it with ptrace.
     Untraced,
+    /// It has the kernel dispatch its system calls by their addresses (`PR_SET_SYSCALL_USER_DISPATCH`).
+    Dispatch,
+    /// It installs a seccomp filter that reads the address of a system call.
+    FilterByAddress,
 }
 
 impl Release {
-    /// (reason, hint)
-    fn words(self) -> (&'static str, &'static str) {
+    /// All of them.
+    const ALL: [Release; 4] = [Release::Unbearable, Release::Untraced, Release::Dispatch, Release::FilterByAddress];
+
+    /// What the program does.
+    pub fn reason(self) -> &'static str {
         match self {
             Release::Unbearable => {
-                ("going between counted code and code made at run time slowed it down more than threefold", WITHOUT_JIT)
+                "going between counted code and code made at run time slowed it down more than threefold"
             }
-            Release::Untraced => (
-                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit",
-                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out",
-            ),
+            Release::Untraced => {
+                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit"
+            }
+            Release::Dispatch => {
+                "it dispatches its system calls by their addresses (PR_SET_SYSCALL_USER_DISPATCH), which are others in \
+                 translated code"
+            }
+            Release::FilterByAddress => {
+                "it filters its system calls by their addresses (seccomp), which are others in translated code"
+            }
+        }
+    }
+
+    /// What helps.
+    fn hint(self) -> &'static str {
+        match self {
+            Release::Unbearable => WITHOUT_JIT,
+            Release::Untraced => {
+                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out"
+            }
+            Release::Dispatch | Release::FilterByAddress => {
+                "run the program without that restriction, where it has such a switch; hardware counters count all of it"
+            }
         }
     }
 }
@@ -152,9 +178,8 @@ impl Uncounted {
             0 => "the program ran natively".to_owned(),
             others => format!("{} processes ran natively, the first", others + 1),
         };
-        let (case, hint) = why.words();
-        let text = format!("{case}: {who} from {first:.2} s on, {beyond:.3} s of CPU time");
-        Some(Warning::new("released", text, NOT_COUNTED, hint))
+        let text = format!("{}: {who} from {first:.2} s on, {beyond:.3} s of CPU time", why.reason());
+        Some(Warning::new("released", text, NOT_COUNTED, why.hint()))
     }
 }
 
@@ -237,9 +262,7 @@ impl Run {
             );
             doubts.push(Warning::new("native-code", text, NOT_COUNTED, WITHOUT_JIT));
         }
-        doubts.extend(
-            [Release::Unbearable, Release::Untraced].into_iter().filter_map(|why| uncounted.doubt(why, beyond)),
-        );
+        doubts.extend(Release::ALL.into_iter().filter_map(|why| uncounted.doubt(why, beyond)));
         (total, share, doubts)
     }
 }

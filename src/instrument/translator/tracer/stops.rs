@@ -266,6 +266,7 @@ impl Run {
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        self.ensure_room_allowed(group)?;
         let limit = self.open_address_space(group);
         let (process, _) = self.process(tid)?;
         let (gadget, tables) = {

@@ -157,6 +157,9 @@ impl Run {
             if let Some(&inherited) = self.allowances.get(&parent_group) {
                 self.allowances.insert(group, inherited);
             }
+            if let Some(inherited) = self.filters.get(&parent_group).cloned() {
+                self.filters.insert(group, inherited);
+            }
         }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
@@ -210,6 +213,10 @@ impl Run {
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
         if let Some(why) = obstacle(tid, stopped.registers()?.cs) {
             return self.not_followed(stopped, why);
+        }
+        if let Some(call) = self.forbidden_preparation(tid) {
+            let why = format!("a seccomp filter forbids {call}, which rprof needs in its name");
+            return self.not_followed(stopped, &why);
         }
         let limit = self.open_address_space(tid);
         let (mut image, stopped) = match prepare_image::prepare(tid, stopped)? {
@@ -280,6 +287,7 @@ impl Run {
         if !self.threads.values().any(|t| t.group == group) {
             self.dispositions.remove(&group);
             self.allowances.remove(&group);
+            self.filters.remove(&group);
         }
         self.drop_unused(space);
     }
