@@ -55,7 +55,10 @@ mechanisms! {
     state [],
     stopped [],
     storm ["-pthread"],
-    trampolines [] => "native-code",
+    nested_functions ["-pthread"],
+    remapped [],
+    through_proc [] => "native-code",
+    trampolines [],
 }
 
 #[test]

@@ -155,7 +155,7 @@ impl Run {
         // A core dump and the crash report need the program's state, too.
         let dumps = fate == Fate::Default && dumps_core(signal);
         if fate != Fate::Caught && !dumps {
-            stopped.resume_raw(Mode::Continue, signal)?;
+            stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Run {
         stopped.set_signal_info(&info)?;
         if dumps {
             self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
-            stopped.resume_raw(Mode::Continue, signal)?;
+            stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
         }

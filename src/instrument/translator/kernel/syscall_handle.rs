@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::kernel::text_ranges::{Treatment, Untranslated};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError};
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;
@@ -29,6 +29,12 @@ impl Run {
         let tid = stopped.tid();
         let site =
             self.site_of_call(tid)?.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
+        self.call_at(stopped, registers, site)
+    }
+
+    /// A thread stopped before the system call of `site`.
+    pub fn call_at(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
         match registers.rax as i64 {
             libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
@@ -102,12 +108,17 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        // Shared memory may be written at another address.
-        let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
         let (process, _) = self.process(tid)?;
         let executable = protection & EXEC != 0;
-        let native = changing || executable && process.may_change(registers.r8);
-        let treatment = if native { Treatment::Native } else { Treatment::Translate };
+        let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
+        let treatment = match () {
+            // Shared memory may be written at another address.
+            () if flags & libc::MAP_SHARED as u64 != 0 => Treatment::Native(Untranslated::Shared),
+            () if anonymous => Treatment::Native(Untranslated::Writable),
+            () if protection & WRITE != 0 => Treatment::Native(Untranslated::WritableFile),
+            () if executable && process.may_change(registers.r8) => Treatment::Native(Untranslated::Shared),
+            () => Treatment::Translate,
+        };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
@@ -118,7 +129,7 @@ impl Run {
             self.tell_unmapped(tid, from, to);
             // Stacks become accessible later; the code that makes other reservations divides them later.
             let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
-            if flags & libc::MAP_ANONYMOUS as u64 != 0 && is_used {
+            if anonymous && is_used {
                 self.tell_allocated(tid, &registers, site, (from, to));
             }
             let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
@@ -134,9 +145,8 @@ impl Run {
         let executable = registers.rdx & EXEC != 0;
         let (from, to) = pages(registers.rdi, registers.rsi);
         let (process, _) = self.process(tid)?;
-        let treatment =
-            if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
-        let asked = stripped(registers, executable && treatment == Treatment::Translate);
+        let treatment = executable.then(|| process.treatment_of(from, to, registers.rdx & WRITE != 0));
+        let asked = stripped(registers, treatment == Some(Treatment::Translate));
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         let changed_to = match after.rax as i64 {
             _ if succeeded(&after) => to,
@@ -147,10 +157,12 @@ impl Run {
         stopped.set_registers(&after)?;
         let mut stopped = stopped;
         if from < changed_to {
-            if treatment == Treatment::Native {
-                self.process(tid)?.0.forget_text(from, changed_to);
+            if treatment != Some(Treatment::Translate) {
+                let (process, _) = self.process(tid)?;
+                process.note_rewriting(from, changed_to);
+                process.forget_text(from, changed_to);
             }
-            if executable {
+            if let Some(treatment) = treatment {
                 stopped = self.learn(stopped, from, changed_to, treatment)?;
             }
         }
@@ -194,7 +206,7 @@ impl Run {
             process.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
             if registers.rdx & libc::SHM_EXEC as u64 != 0 {
-                stopped = self.learn(stopped, from, to, Treatment::Native)?;
+                stopped = self.learn(stopped, from, to, Treatment::Native(Untranslated::Shared))?;
             }
         }
         self.go_on(stopped)

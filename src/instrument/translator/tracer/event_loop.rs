@@ -311,7 +311,7 @@ impl Run {
     /// Answers every waiting mailbox; returns whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
-        let (mut full, mut leaving) = (Vec::new(), 0);
+        let mut full = Vec::new();
         let (mut drained, mut to_lend) = (false, Vec::new());
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
@@ -350,9 +350,10 @@ impl Run {
             }
             match process.answer(thread.version, site, target, Some(&mut self.tally)) {
                 Ok(destination) => {
-                    if let Destination::Native(_) = destination {
-                        thread.native = Some(Excursion::begin(tid));
-                        leaving += 1;
+                    if let Destination::Native(at) = destination {
+                        let why = process.untranslated(at);
+                        thread.native = Some(Excursion::begin(tid, why));
+                        self.uncounted.note(why);
                         if thread.version.traces()
                             && let Some(bursts) = &mut self.bursts
                         {
@@ -366,7 +367,6 @@ impl Run {
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
         }
-        self.uncounted.note(leaving);
         to_lend.into_iter().for_each(|process| self.lend(process));
         for tid in full {
             self.stall(tid);

@@ -39,7 +39,7 @@ impl Run {
             return false;
         }
         let code = process.image.space.borrow();
-        if treatment == Treatment::Native {
+        if treatment != Treatment::Translate {
             return code.holds_blocks(from, to);
         }
         if code.foreign_block(&process.memory, from, to) {

@@ -1,6 +1,7 @@
 //! Threads and processes that begin, execute another program, end, or are released.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicU32;
 
@@ -10,7 +11,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::kernel::text_ranges::{Treatment, find_text};
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError, kill_process_of};
@@ -144,7 +145,20 @@ impl Run {
             let text = process.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
             let ahead = Ahead::default();
-            let child = Process { pid: group, memory, text, pages, image, transitions, ahead, asked: None };
+            let rewrites = process.rewrites.clone();
+            let begins_natively = process.begins_natively;
+            let child = Process {
+                pid: group,
+                memory,
+                text,
+                pages,
+                image,
+                begins_natively,
+                rewrites,
+                transitions,
+                ahead,
+                asked: None,
+            };
             self.make_way(group);
             self.processes.insert(group, child);
             self.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
@@ -181,8 +195,12 @@ impl Run {
         let mut registers = stopped.registers()?;
         registers.gs_base = image.regions.borrow().base(region).get();
         stopped.set_registers(&registers)?;
-        stopped.resume(Mode::Continue, None)?;
-        Ok(())
+        if self.watches_calls(parent) {
+            self.enter_native(tid, Address::new(registers.rip));
+            // It comes out of its parent's call.
+            self.threads.get_mut(&tid).into_iter().for_each(|thread| thread.in_native_call = true);
+        }
+        self.go_on(stopped)
     }
 
     /// A process executes a program; its other threads are gone.
@@ -241,12 +259,15 @@ impl Run {
         enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
+        let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
         let process = Process {
             pid: tid,
             memory: image.memory,
             text: image.text,
             pages: RefCell::default(),
             image: shared,
+            begins_natively,
+            rewrites: HashMap::new(),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
