@@ -41,6 +41,7 @@ mechanisms! {
     keys [] => "native-code",
     locked ["-pthread", "-lm"],
     many_maps ["-pthread"],
+    own_maps ["-pthread"],
     overflow ["-lm"] => "native-code",
     partly [],
     per_cpu ["-pthread"],

@@ -13,6 +13,7 @@ use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
+use super::modules::Place;
 use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
@@ -23,6 +24,7 @@ use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
+use crate::profile::evidence::counted::Missing;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::names;
@@ -115,6 +117,7 @@ impl<'e> Joined<'e> {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
                 uncounted_share: evidence.counted.map_or(0.0, |c| c.uncounted_share),
+                missing: evidence.counted.map_or(Missing::default(), |c| c.missing),
                 total_cpu_s: 0.0,
             },
             fastest: doubts::fastest_rate(machine),
@@ -270,7 +273,11 @@ impl<'e> Joined<'e> {
                 return Err(reason);
             }
         }
-        counts.ok_or_else(|| "the counted pass did not execute it".into())
+        let reason = match self.common.missing {
+            Missing::OtherCode => "the counted pass did not execute it",
+            Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
+        };
+        counts.ok_or_else(|| reason.into())
     }
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
@@ -298,6 +305,7 @@ impl<'e> Joined<'e> {
             elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
+            made_at_run_time: known.place.is_some_and(|place| code.is_made_at_run_time(place)),
             traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
             calls: context.chains.calls,
@@ -318,7 +326,7 @@ impl<'e> Joined<'e> {
         }
         for chain in function.work.iter_mut().flat_map(|w| &mut w.chains) {
             let Some(place) = known.place else { continue };
-            let header = super::modules::Place { offset: chain.header, ..place };
+            let header = Place { offset: chain.header, ..place };
             let Some(line) = code.line_in(header, function.file.as_deref()) else { continue };
             chain.line = Some(line.line);
             chain.file = Some(line.file.to_string()).filter(|file| function.file.as_ref() != Some(file));
@@ -365,6 +373,7 @@ impl<'e> Joined<'e> {
                 elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
                 inclusive_s: None,
                 counts: loop_counts(context, index, shape_loop.waits),
+                made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
                 traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
                 calls: None,

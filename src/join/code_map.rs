@@ -55,6 +55,11 @@ impl<'r> CodeMap<'r> {
         self.modules.place(pass, code)
     }
 
+    /// Whether the code at `place` was made at run time.
+    pub fn is_made_at_run_time(&self, place: Place) -> bool {
+        self.modules.joint()[place.module as usize].kind == ModuleKind::Anonymous
+    }
+
     /// Passes the targets of executed calls on to the resolver.
     pub fn call_targets(&mut self, targets: &mut [Place]) {
         targets.sort_unstable();

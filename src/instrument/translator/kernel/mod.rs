@@ -6,6 +6,7 @@ pub mod crash;
 pub mod dispositions;
 pub mod filters;
 pub mod marks;
+pub mod own_maps;
 pub mod prepare_image;
 pub mod rlimit_as;
 pub mod signals;

@@ -56,6 +56,7 @@ impl Run {
             }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
+            libc::SYS_open | libc::SYS_openat => self.open(stopped, registers, site),
             libc::SYS_prctl | libc::SYS_seccomp => self.call_rule(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 => self.limit(stopped, registers, site),

@@ -10,7 +10,8 @@ use crate::instrument::translator::code_cache::shared::Shared;
 pub enum CallClass {
     /// Executed in the cache.
     Native = 0,
-    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced.
+    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced, at `open` and `openat` only if
+    /// the path may be of /proc.
     Stop = 1,
     /// Answered with ENOSYS in line (`rseq`).
     Absent = 2,
@@ -26,9 +27,9 @@ pub enum CallClass {
 }
 
 /// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make
-/// a task, lock all memory, limit it, or filter calls. rprof assumes that text does not change while it is not writable: it does not see
+/// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not writable: it does not see
 /// `madvise`, or changes of the file by others.
-const STOP: [i64; 16] = [
+const STOP: [i64; 18] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -45,6 +46,8 @@ const STOP: [i64; 16] = [
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
     libc::SYS_seccomp,
+    libc::SYS_open,
+    libc::SYS_openat,
 ];
 
 /// The class of call `number`.

@@ -15,6 +15,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::kernel::text_ranges::{Untranslated, WITHOUT_JIT};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError};
 use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::profile::evidence::counted::Missing;
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
@@ -163,9 +164,17 @@ pub struct Uncounted {
     native: BTreeMap<Untranslated, (u64, f64)>,
     /// Released processes: (reason, seconds since the start of the run).
     released: Vec<(Release, f64)>,
+    /// A program that a process executed was not followed.
+    pub unfollowed: bool,
 }
 
 impl Uncounted {
+    /// What the counts lack.
+    pub fn missing(&self) -> Missing {
+        let executions = self.unfollowed || !self.released.is_empty();
+        if executions { Missing::Executions } else { Missing::OtherCode }
+    }
+
     /// Adds a transition to native code.
     pub fn note(&mut self, why: Untranslated) {
         self.native.entry(why).or_default().0 += 1;

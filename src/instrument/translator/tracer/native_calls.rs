@@ -23,7 +23,10 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
     match class {
         CallClass::Native => false,
         CallClass::Action => matches!(registers.rdi as i32, libc::SIGTRAP | libc::SIGSEGV),
-        CallClass::Stop => !matches!(registers.orig_rax as i64, libc::SYS_clone | libc::SYS_clone3),
+        CallClass::Stop => {
+            let call = registers.orig_rax as i64;
+            !matches!(call, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_open | libc::SYS_openat)
+        }
         CallClass::Absent | CallClass::Mask | CallClass::Map | CallClass::Rule => true,
     }
 }

@@ -197,8 +197,6 @@ impl Run {
         stopped.set_registers(&registers)?;
         if self.watches_calls(parent) {
             self.enter_native(tid, Address::new(registers.rip));
-            // It comes out of its parent's call.
-            self.threads.get_mut(&tid).into_iter().for_each(|thread| thread.in_native_call = true);
         }
         self.go_on(stopped)
     }
@@ -287,6 +285,7 @@ impl Run {
         if tid == self.first {
             return Err(RunError::Unsupported(why.into()));
         }
+        self.uncounted.unfollowed = true;
         let name = read_name(tid).unwrap_or_default();
         self.warnings.push(Warning::new(
             "child-not-counted",
