@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
@@ -112,6 +113,13 @@ fn file_of(content: &str) -> Option<OwnedFd> {
     Some(file.into())
 }
 
+/// Whether descriptor `opened` of thread `tid` is `file`.
+fn is_same(file: &OwnedFd, tid: Pid, opened: u64) -> bool {
+    let own = std::fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let there = std::fs::metadata(format!("/proc/{tid}/fd/{opened}"));
+    own.is_ok_and(|own| there.is_ok_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino())))
+}
+
 impl Run {
     /// `open` or `openat` of a path that begins with "/pro".
     pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
@@ -137,10 +145,16 @@ impl Run {
         let asked = if of_open { Registers { rdi: at, ..registers } } else { Registers { rsi: at, ..registers } };
         let (stopped, after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
-            stopped.set_registers(&Registers { rdi: registers.rdi, rsi: registers.rsi, ..after })?;
+            if is_same(&file, tid, after.rax) {
+                stopped.set_registers(&Registers { rdi: registers.rdi, rsi: registers.rsi, ..after })?;
+                return self.go_on(stopped);
+            }
+            let close = Registers { rax: libc::SYS_close as u64, rdi: after.rax, ..registers };
+            let (stopped, _) = self.execute(stopped, close, site)?;
+            let (stopped, _) = self.execute(stopped, registers, site)?;
             return self.go_on(stopped);
         }
-        // It has another /proc: it gets what is there.
+        // It has another /proc, where rprof is not or has another number: it gets what is there.
         let (stopped, _) = self.execute(stopped, registers, site)?;
         self.go_on(stopped)
     }

@@ -44,7 +44,9 @@ impl Run {
                 let (stopped, after) = self.execute(stopped, registers, site)?;
                 if succeeded(&after) {
                     let (from, to) = pages(registers.rdi, registers.rsi);
-                    self.process(tid)?.0.forget_text(from, to);
+                    let (process, _) = self.process(tid)?;
+                    process.forget_text(from, to);
+                    process.forget_rewriting(from, to);
                     self.tell_unmapped(tid, from, to);
                 }
                 self.go_on(stopped)

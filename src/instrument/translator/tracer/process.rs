@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -277,16 +278,20 @@ impl Process {
     /// Takes note that it is about to write at `from..to`, if code there is translated.
     pub fn note_rewriting(&mut self, from: Address, to: Address) {
         for range in self.text.iter().filter(|t| t.is_translated_in(from, to)) {
-            for page in range.start.max(from).get() / PAGE..range.end.min(to).get().div_ceil(PAGE) {
+            for page in pages(range.start.max(from), range.end.min(to)) {
                 *self.rewrites.entry(page).or_default() += 1;
             }
         }
     }
 
+    /// The memory at `from..to` is gone; what is mapped there later begins anew.
+    pub fn forget_rewriting(&mut self, from: Address, to: Address) {
+        self.rewrites.retain(|page, _| !pages(from, to).contains(page));
+    }
+
     /// Whether it wrote there time after time.
     fn is_rewritten(&self, from: Address, to: Address) -> bool {
-        let is_in = |page: u64| (from.get() / PAGE..to.get().div_ceil(PAGE)).contains(&page);
-        self.rewrites.iter().any(|(&page, &times)| times >= REWRITES && is_in(page))
+        self.rewrites.iter().any(|(page, &times)| times >= REWRITES && pages(from, to).contains(page))
     }
 
     /// Whether it has the memory of a process open for writing.
@@ -316,6 +321,11 @@ impl Process {
         let at = self.image.space.borrow().block(block).start + u64::from(offset);
         find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
     }
+}
+
+/// The pages in `from..to`.
+fn pages(from: Address, to: Address) -> Range<u64> {
+    from.get() / PAGE..to.get().div_ceil(PAGE)
 }
 
 /// Looks up the module of every piece of text; returns the marker functions in those modules.

@@ -80,10 +80,7 @@ impl Run {
     /// A thread is about to make a task that no tracer may follow. The task would run in the cache without answers, so rprof
     /// releases the process before.
     pub fn make_untraced(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
-        // Before the trap: there its state is known.
-        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
-        self.let_go(stopped, Release::Untraced);
-        Ok(())
+        self.release_before(stopped, registers, Release::Untraced)
     }
 
     /// A thread made a thread or a process.

@@ -1,11 +1,11 @@
 //! Trampolines: the few bytes of code by which compilers pass a nested function, in memory that stays writable, as a rule the stack
-//! (GCC's nested functions, internal procedures in Fortran).
+//! (GCC's nested functions, internal procedures in Fortran), and by which libffi makes a function of a callback of an interpreter.
 //!
 //! ```text
-//!  endbr64                  in some programs
-//!  mov r11, function        or mov r11d
-//!  mov r10, chain           the frame of the function around it
-//!  jmp r11
+//!  endbr64                  in some programs              endbr64
+//!  mov r11, function        or mov r11d                   lea r10, [rip − 11]      its own address
+//!  mov r10, chain           the frame of the              jmp [rip + 7]            the word behind it
+//!  jmp r11                  function around it
 //! ```
 //!
 //! The program writes other values there all the time. So the translation reads them where the program has them, each time, and
@@ -20,6 +20,7 @@ use crate::instrument::translator::translate::edge_counters::count_with;
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::x86_64::decode::decode;
 use crate::instrument::x86_64::emit::{Gpr, RCX, RDX};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
@@ -36,6 +37,15 @@ const CHAIN: [u8; 2] = [0x49, 0xba];
 /// `jmp r11`, with one of two prefixes
 const JUMPS: [[u8; 3]; 2] = [[0x49, 0xff, 0xe3], [0x41, 0xff, 0xe3]];
 
+/// The other form, of libffi; `nop`s and the function's address follow.
+const CLOSURE: [u8; 17] = [
+    0xf3, 0x0f, 0x1e, 0xfa, // endbr64
+    0x4c, 0x8d, 0x15, 0xf5, 0xff, 0xff, 0xff, // lea r10, [rip - 11]
+    0xff, 0x25, 0x07, 0x00, 0x00, 0x00, // jmp [rip + 7]
+];
+/// Where its function's address is.
+const CLOSURE_FUNCTION: u8 = 24;
+
 /// A trampoline as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trampoline {
@@ -43,9 +53,16 @@ pub struct Trampoline {
     form: Form,
 }
 
-/// Where the parts are.
+/// Which instructions it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Form {
+enum Form {
+    Nested(Nested),
+    Closure,
+}
+
+/// Where the parts of a compiler's are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Nested {
     lands: bool,
     /// `mov r11`: (its opcode, its value, whether that has eight bytes)
     function: (u8, u8, bool),
@@ -65,6 +82,9 @@ impl Trampoline {
 
     /// The trampoline that `bytes` begin with.
     fn of(bytes: &[u8]) -> Option<Trampoline> {
+        if bytes.starts_with(&CLOSURE) {
+            return Some(Trampoline { code: CLOSURE.to_vec(), form: Form::Closure });
+        }
         let lands = bytes.starts_with(&LANDING);
         let first = if lands { LANDING.len() } else { 0 };
         let is_at = |at: usize, code: &[u8]| bytes.get(at..).is_some_and(|rest| rest.starts_with(code));
@@ -75,13 +95,13 @@ impl Trampoline {
         let chain = first + if wide { 10 } else { 6 };
         let jump = chain + 10;
         let which = JUMPS.iter().position(|code| is_at(jump, code)).filter(|_| is_at(chain, &CHAIN))?;
-        let form = Form {
+        let form = Nested {
             lands,
             function: (first as u8, first as u8 + 2, wide),
             chain: (chain as u8, chain as u8 + 2),
             jump: (jump as u8, which),
         };
-        Some(Trampoline { code: bytes[..jump + JUMPS[which].len()].to_vec(), form })
+        Some(Trampoline { code: bytes[..jump + JUMPS[which].len()].to_vec(), form: Form::Nested(form) })
     }
 
     /// Whether `other` has the same instructions, with whichever values.
@@ -92,6 +112,18 @@ impl Trampoline {
 
 impl Form {
     /// The words that must not change: (offset, value).
+    fn fixed(self) -> Vec<(u8, u16)> {
+        match self {
+            Form::Nested(nested) => nested.fixed().collect(),
+            Form::Closure => {
+                let word = |at: usize| (at as u8, u16::from_le_bytes([CLOSURE[at], CLOSURE[at + 1]]));
+                (0..CLOSURE.len() - 1).step_by(2).chain([CLOSURE.len() - 2]).map(word).collect()
+            }
+        }
+    }
+}
+
+impl Nested {
     fn fixed(self) -> impl Iterator<Item = (u8, u16)> {
         let word = |at: u8, [low, high]: [u8; 2]| (at, u16::from_le_bytes([low, high]));
         let landing = self.lands.then(|| [word(0, [LANDING[0], LANDING[1]]), word(2, [LANDING[2], LANDING[3]])]);
@@ -118,7 +150,7 @@ impl CodeCache {
         let mut unit = self.begin_unit(version, start)?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
         let entries = self.write_entries(&mut unit, start);
-        let mut writer = Writer::new(self, &mut unit, &block, at, slot, Vec::new());
+        let mut writer = Writer::new(self, &mut unit, &block, at, slot, vec![Dead::None; block.steps.len()]);
         writer.trampoline(trampoline.form);
         let written = writer.finish();
         self.enter(&mut unit, &block, at, (slot, None, None), entries, written);
@@ -135,6 +167,11 @@ impl Writer<'_> {
         let start = self.block.start.get();
         if self.unit.version.traces() {
             self.trace_block();
+        }
+        self.point(0, Moved::Nothing);
+        for i in 0..self.block.steps.len() {
+            // None is repeated.
+            let _ = self.probe(i);
         }
         self.point(0, Moved::Nothing);
         self.unit.hot.save(layout::SAVE_RDX, RDX);
@@ -160,13 +197,21 @@ impl Writer<'_> {
         self.point(0, Moved::RcxAndRdx);
         self.unit.hot.constant(RCX, start);
         self.point(0, Moved::RcxAndRdx);
-        match form.function {
-            (_, value, true) => self.unit.hot.load_at(RDX, RCX, value as i8),
-            (_, value, false) => self.unit.hot.raw(&[0x8b, 0x51, value]), // mov edx, [rcx + value]
+        match form {
+            Form::Nested(Nested { function: (_, value, true), .. }) => self.unit.hot.load_at(RDX, RCX, value as i8),
+            Form::Nested(Nested { function: (_, value, false), .. }) => {
+                self.unit.hot.raw(&[0x8b, 0x51, value]); // mov edx, [rcx + value]
+            }
+            Form::Closure => self.unit.hot.load_at(RDX, RCX, CLOSURE_FUNCTION as i8),
         }
         self.point(0, Moved::RcxAndRdx);
-        self.unit.hot.load_at(R10, RCX, form.chain.1 as i8);
-        self.unit.hot.raw(&[0x49, 0x89, 0xd3]); // mov r11, rdx
+        match form {
+            Form::Nested(nested) => {
+                self.unit.hot.load_at(R10, RCX, nested.chain.1 as i8);
+                self.unit.hot.raw(&[0x49, 0x89, 0xd3]); // mov r11, rdx
+            }
+            Form::Closure => self.unit.hot.raw(&[0x49, 0x89, 0xca]), // mov r10, rcx
+        }
         self.look_up();
     }
 }
@@ -200,5 +245,7 @@ mod tests {
             assert!(Trampoline::of(&other).unwrap().is_like(&found), "another function");
         }
         assert!(Trampoline::of(&bytes(false, true, 0x48)).is_none());
+        let closure = Trampoline::of(&[&CLOSURE[..], &[0x0f]].concat()).unwrap();
+        assert_eq!((closure.code.as_slice(), closure.form.fixed().len()), (&CLOSURE[..], 9));
     }
 }
