@@ -119,7 +119,7 @@ macro_rules! guests {
         $(#[test] fn $name() { compare(stringify!($name)); })*
     };
 }
-guests! { loops recursion returns jump_table strings flags stack vectors fault partial forks }
+guests! { loops recursion returns jump_table strings flags stack vectors fault partial forks nested }
 
 /// Hot blocks are placed as soon as can be, and however little they were executed.
 fn at_once(settings: PlacingSettings) -> PlacingSettings {

@@ -41,6 +41,7 @@ mechanisms! {
     keys [] => "native-code",
     locked ["-pthread", "-lm"],
     many_maps ["-pthread"],
+    own_maps ["-pthread"],
     overflow ["-lm"] => "native-code",
     partly [],
     per_cpu ["-pthread"],
@@ -55,7 +56,10 @@ mechanisms! {
     state [],
     stopped [],
     storm ["-pthread"],
-    trampolines [] => "native-code",
+    nested_functions ["-pthread"],
+    remapped [],
+    through_proc [] => "native-code",
+    trampolines [],
 }
 
 #[test]

@@ -40,6 +40,13 @@ fn a_program_whose_arrays_fill_the_low_gigabytes() {
 }
 
 #[test]
+fn a_program_that_executes_another_under_a_filter_that_forbids_what_rprof_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let reason = refusal(&build(dir.path(), "sandboxed.c", &["-DEXECUTE", "-DIN_CHILD=0"]));
+    assert!(reason.contains("a seccomp filter forbids memfd_create"), "{reason}");
+}
+
+#[test]
 fn a_32_bit_program_is_executed() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = program_32(dir.path()) else {

@@ -88,3 +88,26 @@ fn a_program_whose_code_made_at_run_time_is_worth_the_way_is_not_let_go() {
     assert!(told(&counted, "native-code").contains("(3000 transitions, "), "{:?}", counted.evidence.warnings);
     assert_eq!(rounds(&counted), 3000 * 24_000);
 }
+
+#[test]
+fn a_program_whose_system_calls_depend_on_their_addresses_is_let_go_before() {
+    for (kind, reason) in [
+        (&["-DDISPATCH"][..], "PR_SET_SYSCALL_USER_DISPATCH"),
+        (&["-DFILTER"], "seccomp"),
+        (&["-DTSYNC", "-pthread"], "seccomp"),
+        (&["-DCHILD"], "seccomp"),
+    ] {
+        let counted = guest_told("ruled.c", kind, &["released"]);
+        assert!(told(&counted, "released").contains(reason), "{kind:?}: {:?}", counted.evidence.warnings);
+        assert!(told(&counted, "released").contains("by their addresses"), "{:?}", counted.evidence.warnings);
+    }
+}
+
+#[test]
+fn a_program_whose_filter_forbids_what_rprof_needs_is_not_harmed() {
+    let filters = guest_told("sandboxed.c", &[], &[]);
+    assert_eq!(filters.evidence.uncounted_share, 0.0, "it may filter calls that nobody makes");
+    let counted = guest_told("sandboxed.c", &["-DEXECUTE", "-DIN_CHILD=1"], &["child-not-counted"]);
+    let text = told(&counted, "child-not-counted");
+    assert!(text.contains("seccomp filter forbids memfd_create"), "{text}");
+}

@@ -24,6 +24,7 @@ use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
+use crate::profile::evidence::counted::Missing;
 use crate::profile::evidence::estimate::FunctionEstimate;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
@@ -117,6 +118,7 @@ impl<'e> Joined<'e> {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
                 uncounted_share: evidence.counted.map_or(0.0, |c| c.uncounted_share),
+                missing: evidence.counted.map_or(Missing::default(), |c| c.missing),
                 total_cpu_s: 0.0,
             },
             fastest: doubts::fastest_rate(machine),
@@ -276,8 +278,12 @@ impl<'e> Joined<'e> {
             }
         }
         let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
-        let unmet = if in_windows { "no window met it" } else { "the counted pass did not execute it" };
-        counts.ok_or_else(|| unmet.into())
+        let reason = match self.common.missing {
+            _ if in_windows => "no window met it",
+            Missing::OtherCode => "the counted pass did not execute it",
+            Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
+        };
+        counts.ok_or_else(|| reason.into())
     }
 
     /// Whether the counts of the function at `place` were extended from windows, and their error.
@@ -313,6 +319,7 @@ impl<'e> Joined<'e> {
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
             estimated: self.estimated(known.place),
+            made_at_run_time: known.place.is_some_and(|place| code.is_made_at_run_time(place)),
             traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
             calls: context.chains.calls,
@@ -333,7 +340,7 @@ impl<'e> Joined<'e> {
         }
         for chain in function.work.iter_mut().flat_map(|w| &mut w.chains) {
             let Some(place) = known.place else { continue };
-            let header = super::modules::Place { offset: chain.header, ..place };
+            let header = Place { offset: chain.header, ..place };
             let Some(line) = code.line_in(header, function.file.as_deref()) else { continue };
             chain.line = Some(line.line);
             chain.file = Some(line.file.to_string()).filter(|file| function.file.as_ref() != Some(file));
@@ -381,6 +388,7 @@ impl<'e> Joined<'e> {
                 inclusive_s: None,
                 counts: loop_counts(context, index, shape_loop.waits),
                 estimated: self.estimated(code.known(context.id).place),
+                made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
                 traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
                 calls: None,

@@ -30,6 +30,8 @@ enum Key {
     Place(Place),
     /// Code made at run time moves from pass to pass; its symbol stays.
     Name(Arc<str>),
+    /// All code without symbols that the process of this number made at run time, if both passes have some.
+    Made(u32),
 }
 
 /// Interns functions and asks the resolver once per code range.
@@ -51,6 +53,11 @@ impl<'r> CodeMap<'r> {
     /// The place of `code` of `pass`.
     pub fn place(&self, pass: Pass, code: CodeRef) -> Option<Place> {
         self.modules.place(pass, code)
+    }
+
+    /// Whether the code at `place` was made at run time.
+    pub fn is_made_at_run_time(&self, place: Place) -> bool {
+        self.modules.joint()[place.module as usize].kind == ModuleKind::Anonymous
     }
 
     /// Passes the targets of executed calls on to the resolver.
@@ -139,14 +146,14 @@ impl<'r> CodeMap<'r> {
         let found = self.resolver.function(module, place.offset);
         let moves = module.kind == ModuleKind::Anonymous && found.named;
         let start = Place { offset: found.start, ..place };
-        let key = if moves { Key::Name(found.name.clone()) } else { Key::Place(start) };
-        let known = KnownFunction {
-            name: found.name,
-            named: found.named,
-            module: found.module,
-            place: Some(start),
-            parts: Vec::new(),
+        let maker = (module.kind == ModuleKind::Anonymous && !found.named).then(|| self.modules.maker(place.module));
+        let (key, name) = match maker.flatten() {
+            Some(maker) => (Key::Made(maker), format!("{}+0x0", found.module).into()),
+            None if moves => (Key::Name(found.name.clone()), found.name),
+            None => (Key::Place(start), found.name),
         };
+        let known =
+            KnownFunction { name, named: found.named, module: found.module, place: Some(start), parts: Vec::new() };
         let id = self.intern(key, known);
         // A resolver that returns a range without the address would make every look-up a new one.
         let (from, to) = (found.part_start.min(place.offset), found.part_end.max(place.offset.saturating_add(1)));

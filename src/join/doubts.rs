@@ -4,7 +4,7 @@ use super::counts::Counts;
 use super::elapsed::Elapsed;
 use super::timeline::stretches;
 use crate::profile::counters::Counter;
-use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::counted::{CountedEvidence, Missing};
 use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
@@ -135,7 +135,10 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
         warnings.push(Warning::new(
             "code-not-counted",
             format!("{:.0} % of the counted pass's CPU time ran natively", 100.0 * counted.uncounted_share),
-            "counts lack that code",
+            match counted.missing {
+                Missing::OtherCode => "counts lack that code",
+                Missing::Executions => "all counts are lower bounds",
+            },
             "see the other warnings for which code it is",
         ));
     }

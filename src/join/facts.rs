@@ -6,6 +6,7 @@ use super::counts::Counts;
 use super::data::MeasuredData;
 use super::elapsed::Elapsed;
 use super::traffic;
+use crate::profile::evidence::counted::Missing;
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::evidence::pages::Estimate;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Function, PerThread, Source, Work};
@@ -21,6 +22,8 @@ pub struct Measured<'a> {
     pub counts: Result<&'a Counts, String>,
     /// The counts were extended from windows: half-width of their 95 % interval, relative, if known. `None`: all was counted.
     pub estimated: Option<Option<f64>>,
+    /// It was made at run time: some of it may have been counted, some not.
+    pub made_at_run_time: bool,
     /// From the memory model, or the reason why there is none.
     pub traffic: Result<MeasuredTraffic, String>,
     /// Its loop-carried chains, and the share of its instructions that were analysed for them.
@@ -59,7 +62,13 @@ pub struct Common {
     pub allowed_cpus: Vec<Option<u32>>,
     /// Share of the counted pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
+    /// What the counts lack.
+    pub missing: Missing,
 }
+
+/// Why a count that is not null is not the whole.
+const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
+const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
 
 /// A counted member of the team executed at least this share of the busiest member's work.
 const COUNTED_MEMBER: f64 = 1e-3;
@@ -142,15 +151,24 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         chain_coverage: measured.chains.1,
         calls: measured.calls,
     });
-    let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
-    let (how, error) = match measured.estimated {
-        Some(of_windows) => ("estimated", of_windows.map(|e| e + error.unwrap_or(0.0))),
-        None => ("counted", error),
+    let of_all = common.missing == Missing::Executions;
+    let is_part = of_all || measured.made_at_run_time && common.uncounted_share > 0.0;
+    let uncounted = is_part.then_some(common.uncounted_share);
+    let (how_counted, error) = match measured.estimated {
+        Some(of_windows) => ("estimated", of_windows.map(|e| e + uncounted.unwrap_or(0.0))),
+        None => ("counted", uncounted),
     };
-    fields.iter().for_each(|f| source(function, f, how, error));
+    let how = || Source {
+        how: how_counted.into(),
+        error,
+        reason: is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
+    };
+    fields.iter().for_each(|f| {
+        function.source.insert((*f).into(), how());
+    });
     if counts.uncounted_dynamic > 0 {
         let reason = Some("taken as if all lanes were active: the engine did not count the masks of some".to_owned());
-        let how = || how.to_owned();
+        let how = || how_counted.to_owned();
         function.source.insert("flops".into(), Source { how: how(), error: None, reason: reason.clone() });
         function.source.insert("bytes.l1".into(), Source { how: how(), error: None, reason });
     }

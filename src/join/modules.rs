@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
+use crate::profile::evidence::ThreadInfo;
 
 /// Which pass a [`CodeRef`] belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +29,17 @@ pub struct Modules {
     joint: Vec<ModuleInfo>,
     timed: Vec<u32>,
     counted: Vec<u32>,
+    /// Processes of each pass that made code at run time, in the order of their creation.
+    makers: [Vec<u32>; 2],
 }
 
 impl Modules {
     /// Joins the modules of both passes. A file is the same by build id, else path; the vdso is one; code made at run
     /// time belongs to its process.
-    pub fn new(timed: &[ModuleInfo], counted: &[ModuleInfo]) -> Self {
-        let mut modules = Modules::default();
+    /// `threads` are those of both passes, in the order of their creation.
+    pub fn new(timed: &[ModuleInfo], counted: &[ModuleInfo], threads: [&[ThreadInfo]; 2]) -> Self {
+        let makers = [makers(timed, threads[0]), makers(counted, threads[1])];
+        let mut modules = Modules { makers, ..Modules::default() };
         let mut known = HashMap::new();
         modules.timed = timed.iter().map(|info| modules.add(info, &mut known)).collect();
         modules.counted = counted.iter().map(|info| modules.add(info, &mut known)).collect();
@@ -55,6 +60,17 @@ impl Modules {
         Some(Place { module: *modules.get(code.module as usize)?, offset: code.offset })
     }
 
+    /// The number of the process that made the code of the joint module `module` at run time, among those of its pass; `None`
+    /// unless both passes have such processes.
+    pub fn maker(&self, module: u32) -> Option<u32> {
+        if self.makers.iter().any(Vec::is_empty) {
+            return None;
+        }
+        let pid = self.joint[module as usize].pid;
+        let number = self.makers.iter().find_map(|pids| pids.iter().position(|&p| p == pid))?;
+        Some(number as u32)
+    }
+
     fn add(&mut self, info: &ModuleInfo, known: &mut HashMap<(ModuleKind, String, u32), u32>) -> u32 {
         let per_process = info.kind == ModuleKind::Anonymous;
         let key = (info.kind, info.identity().to_owned(), if per_process { info.pid } else { 0 });
@@ -65,9 +81,26 @@ impl Modules {
     }
 }
 
+/// The processes with anonymous code in `modules`.
+fn makers(modules: &[ModuleInfo], threads: &[ThreadInfo]) -> Vec<u32> {
+    let is_maker = |pid: u32| modules.iter().any(|m| m.kind == ModuleKind::Anonymous && m.pid == pid);
+    let mut makers: Vec<u32> = Vec::new();
+    for pid in threads.iter().map(|thread| thread.pid).filter(|&pid| is_maker(pid)) {
+        if !makers.contains(&pid) {
+            makers.push(pid);
+        }
+    }
+    makers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn thread(pid: u32) -> ThreadInfo {
+        let (start_s, end_s, cpu_s) = (0.0, 0.0, 0.0);
+        ThreadInfo { ordinal: 0, pid, tid: pid, name: None, start_s, end_s, cpu_s, allowed_cpus: None }
+    }
 
     fn module(kind: ModuleKind, path: &str, build_id: Option<&str>, pid: u32, bias: u64) -> ModuleInfo {
         ModuleInfo { kind, path: path.into(), build_id: build_id.map(str::to_owned), pid, bias }
@@ -86,7 +119,8 @@ mod tests {
             module(ModuleKind::Anonymous, "[anon]", None, 2, 0),
             module(ModuleKind::File, "/a", None, 2, 0),
         ];
-        let modules = Modules::new(&timed, &counted);
+        let threads = [[thread(1)], [thread(2)]];
+        let modules = Modules::new(&timed, &counted, [&threads[0], &threads[1]]);
         let place = |pass, module, offset| modules.place(pass, CodeRef { module, offset });
         assert_eq!(place(Pass::Timed, 0, 5), place(Pass::Counted, 1, 5));
         assert_eq!(place(Pass::Timed, 1, 0x123), place(Pass::Counted, 0, 0x123));
@@ -94,5 +128,8 @@ mod tests {
         assert_ne!(place(Pass::Timed, 2, 5), place(Pass::Counted, 2, 5));
         assert_ne!(place(Pass::Timed, 0, 5), place(Pass::Counted, 3, 5));
         assert_eq!(place(Pass::Timed, 3, 5), None);
+        let maker = |pass, module| modules.maker(modules.place(pass, CodeRef { module, offset: 0 }).unwrap().module);
+        assert_eq!((maker(Pass::Timed, 2), maker(Pass::Counted, 2)), (Some(0), Some(0)));
+        assert_eq!(Modules::new(&timed, &counted[..2], [&threads[0], &threads[1]]).maker(2), None);
     }
 }

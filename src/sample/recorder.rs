@@ -143,7 +143,7 @@ impl Recorder {
         if pid != parent {
             self.marks.forked(now, creator, thread);
         }
-        if let Some(name) = name {
+        if let Some(name) = name.filter(|_| !self.threads.is_kernel_worker(tid)) {
             self.threads.name(thread, name);
         }
     }
@@ -163,21 +163,27 @@ impl Recorder {
     /// A thread got a name.
     pub fn name(&mut self, time_ns: u64, pid: u32, tid: u32, name: String) {
         let thread = self.threads.index(pid, tid, self.seconds(time_ns));
-        self.threads.name(thread, name);
+        if !self.threads.is_kernel_worker(tid) {
+            self.threads.name(thread, name);
+        }
     }
 
     /// A thread was put on a CPU.
     pub fn enter_cpu(&mut self, time_ns: u64, pid: u32, tid: u32) {
         let now = self.seconds(time_ns);
         let thread = self.threads.index(pid, tid, now);
-        self.threads.enter_cpu(thread, now);
+        if !self.threads.is_kernel_worker(tid) {
+            self.threads.enter_cpu(thread, now);
+        }
     }
 
     /// A thread left its CPU; `preempted`: although it could have run on.
     pub fn leave_cpu(&mut self, time_ns: u64, pid: u32, tid: u32, preempted: bool) {
         let now = self.seconds(time_ns);
         let thread = self.threads.index(pid, tid, now);
-        self.threads.leave_cpu(thread, now, preempted);
+        if !self.threads.is_kernel_worker(tid) {
+            self.threads.leave_cpu(thread, now, preempted);
+        }
     }
 
     /// Executable memory was mapped.

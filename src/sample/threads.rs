@@ -1,6 +1,6 @@
 //! The threads of the run in the order of their creation, with names, lives and CPU time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nix::unistd::Pid;
 
@@ -16,6 +16,8 @@ pub(super) struct Threads {
     infos: Vec<ThreadInfo>,
     on_cpu_since: Vec<Option<f64>>,
     alive: HashMap<u32, u32>,
+    /// Living worker threads of the kernel, which work for the process that they are part of (io_uring): no threads of the program.
+    kernel_workers: HashSet<u32>,
     log: OnCpuLog,
 }
 
@@ -38,8 +40,21 @@ impl Threads {
         self.start(pid, tid, now_s)
     }
 
-    /// A thread was created. Its name is its creator's until it gets one.
+    /// A thread was created. Its name is its creator's until it gets one. What a worker of the kernel does is done for the first
+    /// thread of its process.
     pub fn start(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
+        if let Some(&first) = self.alive.get(&pid)
+            && pid != tid
+            && is_kernel_worker(tid)
+        {
+            self.kernel_workers.insert(tid);
+            self.alive.insert(tid, first);
+            return first;
+        }
+        self.enter(pid, tid, now_s)
+    }
+
+    fn enter(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         let ordinal = self.infos.len() as u32;
         let allowed_cpus = allowed_cpus(Pid::from_raw(tid as i32));
         let name = None;
@@ -57,9 +72,17 @@ impl Threads {
     /// A thread ended; returns its index if it was known.
     pub fn end(&mut self, tid: u32, now_s: f64) -> Option<u32> {
         let index = self.alive.remove(&tid)?;
+        if self.kernel_workers.remove(&tid) {
+            return None;
+        }
         self.leave_cpu(index, now_s, false);
         self.infos[index as usize].end_s = now_s;
         Some(index)
+    }
+
+    /// Whether `tid` is a worker thread of the kernel.
+    pub fn is_kernel_worker(&self, tid: u32) -> bool {
+        self.kernel_workers.contains(&tid)
     }
 
     /// A thread was put on a CPU, or was seen there.
@@ -83,7 +106,8 @@ impl Threads {
 
     /// (tid, index) of the threads that live.
     pub fn alive(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.alive.iter().map(|(tid, index)| (*tid, *index))
+        let own = self.alive.iter().filter(|(tid, _)| !self.kernel_workers.contains(tid));
+        own.map(|(tid, index)| (*tid, *index))
     }
 
     /// The threads so far.
@@ -93,7 +117,7 @@ impl Threads {
 
     /// Asks the kernel for each living thread's affinity again: run-time libraries bind threads after they made them.
     pub fn refresh_affinity(&mut self) {
-        for (tid, index) in &self.alive {
+        for (tid, index) in self.alive.iter().filter(|(tid, _)| !self.kernel_workers.contains(tid)) {
             if let Some(allowed) = allowed_cpus(Pid::from_raw(*tid as i32)) {
                 self.infos[*index as usize].allowed_cpus = Some(allowed);
             }
@@ -111,9 +135,33 @@ impl Threads {
     }
 }
 
+/// Whether the living thread `tid` executes nothing but kernel code for its process: a worker of io_uring, or of another part of
+/// the kernel that makes such threads (vhost).
+fn is_kernel_worker(tid: u32) -> bool {
+    /// `PF_IO_WORKER`, and `PF_USER_WORKER` (Linux 6.4).
+    const WORKER: u64 = 0x10 | 0x4000;
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{tid}/stat")) else { return false };
+    // The name, in parentheses, may hold anything; the flags are the seventh field behind it.
+    let behind = stat.rfind(')').map_or("", |at| &stat[at + 1..]);
+    behind.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|f| f & WORKER != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_of_the_kernel_is_no_thread() {
+        assert!(!is_kernel_worker(std::process::id()), "this is a program");
+        let mut threads = Threads::default();
+        threads.start(10, 10, 0.0);
+        threads.kernel_workers.insert(11);
+        threads.alive.insert(11, 0);
+        assert!(threads.is_kernel_worker(11) && !threads.is_kernel_worker(10));
+        assert_eq!((threads.index(10, 11, 0.5), threads.alive().count()), (0, 1));
+        assert_eq!((threads.end(11, 1.0), threads.end(10, 2.0)), (None, Some(0)));
+        assert_eq!(threads.finish(2.0).infos.len(), 1);
+    }
 
     #[test]
     fn cpu_time_is_the_sum_of_intervals_and_a_reused_tid_is_another_thread() {

@@ -3,7 +3,7 @@
 use rprof::join::{Evidence, join};
 use rprof::profile::CodeRef;
 use rprof::profile::data::DataKind;
-use rprof::profile::evidence::counted::CountedEvidence;
+use rprof::profile::evidence::counted::{CountedEvidence, Missing};
 use rprof::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample, SiteData};
 use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use rprof::profile::evidence::pages::{Mark, PagesEvidence, SitePages};
@@ -141,6 +141,21 @@ fn a_share_that_ran_natively_is_told_with_its_figure() {
         assert_eq!(warning.is_some(), told.is_some(), "{share}: {:?}", run.warnings);
         assert!(warning.is_none_or(|w| w.text.starts_with(told.unwrap_or_default())), "{share}: {warning:?}");
     }
+}
+
+#[test]
+fn counts_of_a_run_that_was_not_counted_to_its_end_are_lower_bounds() {
+    let whole = CountedEvidence { uncounted_share: 0.5, ..counted(vec![block(at(1), &FMA_LOOP, &[1000])], 1) };
+    let of = |evidence: &CountedEvidence| {
+        let profile = joined(None, Some(evidence));
+        let source = function(&profile, "work").source["flops"].clone();
+        (source.error, source.reason.unwrap_or_default(), profile.run.warnings)
+    };
+    let (error, reason, _) = of(&whole);
+    assert_eq!((error, reason.as_str()), (None, ""), "other code ran natively");
+    let (error, reason, warnings) = of(&CountedEvidence { missing: Missing::Executions, ..whole });
+    assert!(error == Some(0.5) && reason.starts_with("a lower bound"), "{error:?} {reason}");
+    assert!(warnings.iter().any(|w| w.effect.contains("lower bounds")), "{warnings:?}");
 }
 
 #[test]

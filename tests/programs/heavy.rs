@@ -46,6 +46,21 @@ fn compiles_at_run_time(program: Program) {
     assert!(warnings.iter().any(|w| w["code"] == "native-code"), "{}: {warnings:?}", program.name);
 }
 
+/// Code that LLVM makes once and that is not written again is counted like any other.
+#[test]
+#[ignore = "large packages; tests/run --full"]
+fn numba() {
+    let needs = "/usr/bin/python3 -c 'import numba'";
+    let Some(compared) = same_in_part(heavy("numba", needs, "", "/usr/bin/python3 $FIXTURES/kernels.py")) else {
+        return;
+    };
+    let functions = compared.profile["functions"].as_array().unwrap();
+    let made = functions.iter().filter(|f| f["module"] == "[anon]");
+    let flops: u64 = made.filter_map(|f| f["flops"]["total"].as_u64()).sum();
+    assert_eq!(flops, 600_000_000, "numba");
+    assert!(compared.uncounted_share() < 0.01, "{}", compared.uncounted_share());
+}
+
 #[test]
 #[ignore = "large packages; tests/run --full"]
 fn node() {

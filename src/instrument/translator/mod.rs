@@ -80,6 +80,7 @@ impl CountingEngine for Translator {
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
+        evidence.missing = run.uncounted.missing();
         let memory = run.drain.map(AccessBuffer::finish);
         let bursts = run.bursts.map(Bursts::finish);
         Ok(Counted { status, evidence, memory, bursts })

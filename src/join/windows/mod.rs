@@ -56,7 +56,10 @@ pub fn extend(
     native::match_threads(&mut counted, &timed);
     counted.blocks = sum(windows);
     let (factors, functions, seconds) = {
-        let mut code = CodeMap::new(Modules::new(&timed.modules, &counted.modules), resolver);
+        let mut code = {
+            let threads = [&timed.threads[..], &counted.threads[..]];
+            CodeMap::new(Modules::new(&timed.modules, &counted.modules, threads), resolver)
+        };
         let executed = Executed::new(&counted, &mut code);
         let sampled = Sampled::new(&timed, &mut code);
         let native_s = native::seconds(&sampled);

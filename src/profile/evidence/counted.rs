@@ -7,6 +7,16 @@ use super::marks::CountedMarks;
 use crate::profile::code::ModuleInfo;
 use crate::profile::run::Warning;
 
+/// What is missing in the counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// At most code of its own that was never counted: the counts of all other code are complete.
+    #[default]
+    OtherCode,
+    /// Executions of any code: a process was not counted to its end, or not at all. Every count is a lower bound.
+    Executions,
+}
+
 /// The result of a counting engine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CountedEvidence {
@@ -18,6 +28,8 @@ pub struct CountedEvidence {
     pub cpu_s: f64,
     /// Share of this pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
+    /// What these counts lack.
+    pub missing: Missing,
     /// Modules that `CodeRef::module` indexes.
     pub modules: Vec<ModuleInfo>,
     /// Threads that `thread` indexes.

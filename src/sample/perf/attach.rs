@@ -103,8 +103,14 @@ fn meet(recorder: &mut Recorder, pid: Pid, now_ns: u64) {
     }
     for map in read_maps(pid).unwrap_or_default().iter().filter(|m| m.executable) {
         let path = if map.path.is_empty() { "//anon" } else { &map.path };
-        let file =
-            MappedFile { pid: process, start: map.start.get(), file_offset: map.offset.get(), path, build_id: None };
+        let file = MappedFile {
+            pid: process,
+            start: map.start.get(),
+            file_offset: map.offset.get(),
+            path,
+            inode: Some(map.inode).filter(|n| *n != 0),
+            build_id: None,
+        };
         recorder.map(now_ns, file, map.end - map.start);
     }
 }

@@ -1,6 +1,6 @@
 //! A code cache: everything translated for one address space, shared by processes that were forked from one another.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,6 +21,7 @@ use crate::instrument::translator::relayout::huge::Stretch;
 use crate::instrument::translator::relayout::lookup_order::Leaders;
 use crate::instrument::translator::relayout::target_prediction::Usual;
 use crate::instrument::translator::translate::probes::ProbeSite;
+use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::tracee::address::{Address, CacheAddress};
@@ -110,6 +111,8 @@ pub struct CodeCache {
     pub(crate) totals: Totals,
     /// Blocks that end in an instruction that rprof cannot follow.
     pub(crate) far: HashSet<BlockId>,
+    /// Blocks that are trampolines, with what they were translated from.
+    pub(crate) trampolines: HashMap<BlockId, Trampoline>,
     /// No more arenas can be mapped near their text.
     no_room_near: bool,
     /// The relayout of hot blocks.
@@ -173,6 +176,7 @@ impl CodeCache {
             probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
+            trampolines: HashMap::new(),
             no_room_near: false,
             placing: Placing::new(PlacingSettings::default()),
             gathering: VecDeque::new(),

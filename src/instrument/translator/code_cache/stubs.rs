@@ -67,8 +67,8 @@ pub struct Stubs {
     pub call: CacheAddress,
     /// Its `int3`.
     pub call_trap: CacheAddress,
-    /// Reads the arguments of `clone3`, at an address that the program passes.
-    pub peek: CacheAddress,
+    /// Read at addresses that the program passes: the arguments of `clone3`, the paths of `open` and `openat`.
+    pub peeks: [CacheAddress; 3],
     /// Executes the system call, then stores the signal mask; continues at `CONTINUE_AT`.
     pub mask_call: CacheAddress,
     /// The system calls in it.
@@ -142,15 +142,28 @@ impl Stubs {
         code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_clone3]
         code.word(-libc::SYS_clone3 as u32);
         let clone3 = code.jump_if_ecx_zero();
+        code.add_to(RCX, RAX, -libc::SYS_open as i8);
+        let open = code.jump_if_ecx_zero();
+        code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_openat]
+        code.word(-libc::SYS_openat as u32);
+        let openat = code.jump_if_ecx_zero();
         let call_trap = code.here();
         code.raw(&[0xcc, 0x0f, 0x0b]); // int3; ud2
         code.land(clone);
         code.raw(&[0x89, 0xf9]); // mov ecx, edi
         unless_untraced(&mut code, call_trap);
         code.land(clone3);
-        let peek = code.here();
+        let clone3 = code.here();
         code.raw(&[0x8b, 0x0f]); // mov ecx, [rdi]
         unless_untraced(&mut code, call_trap);
+        code.land(open);
+        let open = code.here();
+        code.raw(&[0x8b, 0x0f]); // mov ecx, [rdi]
+        unless_of_proc(&mut code, call_trap);
+        code.land(openat);
+        let openat = code.here();
+        code.raw(&[0x8b, 0x0e]); // mov ecx, [rsi]
+        unless_of_proc(&mut code, call_trap);
 
         // rt_sigprocmask: the program's own, then one that only queries.
         code.align(16);
@@ -198,7 +211,7 @@ impl Stubs {
             trap,
             call,
             call_trap,
-            peek,
+            peeks: [clone3, open, openat],
             mask_call,
             mask_syscalls: [first, second],
             returns: [returns_saving, returns_saved],
@@ -206,6 +219,16 @@ impl Stubs {
         };
         (stubs, code)
     }
+}
+
+/// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc.
+fn unless_of_proc(code: &mut Code, else_to: CacheAddress) {
+    code.raw(&[0x8d, 0x89]); // lea ecx, [rcx - "/pro"]
+    code.word(u32::from_le_bytes(*b"/pro").wrapping_neg());
+    let other = code.jump_if_ecx_zero();
+    code.jump_through(layout::CONTINUE_AT);
+    code.land(other);
+    code.jump(else_to);
 }
 
 /// Continues at `CONTINUE_AT`, or at `else_to` if the flags in ECX have `CLONE_UNTRACED`, which is bit 23.

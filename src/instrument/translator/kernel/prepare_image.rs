@@ -76,7 +76,11 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         .map(|m| TextRange { start: m.start, end: m.end, treatment: treatment(m), located: None })
         .collect();
     let near = executable().filter(|m| treatment(m) == Treatment::Translate && m.path != "[vdso]");
-    let near: Vec<Address> = near.map(|m| m.start).collect();
+    let mut near: Vec<Address> = near.map(|m| m.start).collect();
+    if near.is_empty() {
+        // Code that is not translated may make other code.
+        near.extend(executable().filter(|m| m.path != "[vdso]").map(|m| m.start));
+    }
     let (space, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
         Ok(furnished) => furnished,
         Err(error) if error.leaves_no_room() => {

@@ -133,7 +133,7 @@ impl Run {
         let site = self.site_of_call(stopped.tid())?;
         let (process, _) = self.process(stopped.tid())?;
         let space = process.image.space.borrow();
-        let peeks = space.arena_of(at).is_some_and(|a| at == space.arenas[a].stubs.peek);
+        let peeks = space.arena_of(at).is_some_and(|a| space.arenas[a].stubs.peeks.contains(&at));
         Ok(site.filter(|_| peeks).map(|site| site.native))
     }
 
@@ -155,7 +155,7 @@ impl Run {
         // A core dump and the crash report need the program's state, too.
         let dumps = fate == Fate::Default && dumps_core(signal);
         if fate != Fate::Caught && !dumps {
-            stopped.resume_raw(Mode::Continue, signal)?;
+            stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Run {
         stopped.set_signal_info(&info)?;
         if dumps {
             self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
-            stopped.resume_raw(Mode::Continue, signal)?;
+            stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
         }
@@ -275,7 +275,7 @@ impl Run {
             return Ok(State::Program);
         }
         // Before a system call that has a slow path, or right after it.
-        let place = if at == stubs.call_trap || at == stubs.peek {
+        let place = if at == stubs.call_trap || stubs.peeks.contains(&at) {
             space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
         } else if at == stubs.mask_call {
             Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)

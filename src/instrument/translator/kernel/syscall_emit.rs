@@ -5,6 +5,7 @@ use iced_x86::Code;
 use crate::instrument::translator::code_cache::block::{CallSite, Moved};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::allocations::LARGE;
+use crate::instrument::translator::kernel::call_rules::SET_DISPATCH;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
 use crate::isa::x86_64::system_call;
@@ -94,7 +95,8 @@ impl Writer<'_> {
 
     /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
     /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
-    /// else the call; 1: rprof, or the call if it makes a task that can be traced.
+    /// else the call; 6: rprof for filters and dispatch of calls, else the call; 1: rprof, or the call if it makes a task that can
+    /// be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);
@@ -111,6 +113,8 @@ impl Writer<'_> {
         let action = cold.jump_if_rcx_zero();
         cold.add_small(RCX, -1);
         let map = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let rule = cold.jump_if_rcx_zero();
         let stop = cold.here();
         cold.constant(RCX, site.native.get());
         cold.save(layout::CONTINUE_AT, RCX);
@@ -128,6 +132,12 @@ impl Writer<'_> {
         let trap = cold.jump_if_ecx_zero();
         cold.add_to(RCX, RDI, -libc::SIGSEGV as i8);
         let fault = cold.jump_if_ecx_zero();
+        cold.jump(site.native);
+        cold.land(rule);
+        cold.add_to(RCX, RDI, -libc::PR_SET_SECCOMP as i8);
+        let filter = cold.jump_if_ecx_zero();
+        cold.add_to(RCX, RDI, -SET_DISPATCH as i8);
+        let dispatch = cold.jump_if_ecx_zero();
         cold.jump(site.native);
         cold.land(map);
         cold.low_8_to_ecx(RDX);
@@ -150,6 +160,8 @@ impl Writer<'_> {
         cold.jump(site.native);
         cold.land(trap);
         cold.land(fault);
+        cold.land(filter);
+        cold.land(dispatch);
         cold.jump(stop);
     }
 }

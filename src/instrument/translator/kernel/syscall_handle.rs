@@ -1,5 +1,5 @@
 //! System calls that rprof handles: those that change executable memory, return from a signal, set the GS base, make a task that
-//! cannot be traced, lock all memory, or limit it.
+//! cannot be traced, filter system calls, lock all memory, or limit it.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::kernel::text_ranges::{Treatment, Untranslated};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError};
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;
@@ -29,6 +29,12 @@ impl Run {
         let tid = stopped.tid();
         let site =
             self.site_of_call(tid)?.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
+        self.call_at(stopped, registers, site)
+    }
+
+    /// A thread stopped before the system call of `site`.
+    pub fn call_at(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
         match registers.rax as i64 {
             libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
@@ -38,7 +44,9 @@ impl Run {
                 let (stopped, after) = self.execute(stopped, registers, site)?;
                 if succeeded(&after) {
                     let (from, to) = pages(registers.rdi, registers.rsi);
-                    self.process(tid)?.0.forget_text(from, to);
+                    let (process, _) = self.process(tid)?;
+                    process.forget_text(from, to);
+                    process.forget_rewriting(from, to);
                     self.tell_unmapped(tid, from, to);
                 }
                 self.go_on(stopped)
@@ -50,6 +58,8 @@ impl Run {
             }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
+            libc::SYS_open | libc::SYS_openat => self.open(stopped, registers, site),
+            libc::SYS_prctl | libc::SYS_seccomp => self.call_rule(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 if !self.visits => {
                 self.limit(stopped, registers, site)
@@ -103,12 +113,17 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        // Shared memory may be written at another address.
-        let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
         let (process, _) = self.process(tid)?;
         let executable = protection & EXEC != 0;
-        let native = changing || executable && process.may_change(registers.r8);
-        let treatment = if native { Treatment::Native } else { Treatment::Translate };
+        let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
+        let treatment = match () {
+            // Shared memory may be written at another address.
+            () if flags & libc::MAP_SHARED as u64 != 0 => Treatment::Native(Untranslated::Shared),
+            () if anonymous => Treatment::Native(Untranslated::Writable),
+            () if protection & WRITE != 0 => Treatment::Native(Untranslated::WritableFile),
+            () if executable && process.may_change(registers.r8) => Treatment::Native(Untranslated::Shared),
+            () => Treatment::Translate,
+        };
         let asked = stripped(registers, executable && treatment == Treatment::Translate && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
@@ -119,7 +134,7 @@ impl Run {
             self.tell_unmapped(tid, from, to);
             // Stacks become accessible later; the code that makes other reservations divides them later.
             let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
-            if flags & libc::MAP_ANONYMOUS as u64 != 0 && is_used {
+            if anonymous && is_used {
                 self.tell_allocated(tid, &registers, site, (from, to));
             }
             let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
@@ -135,9 +150,8 @@ impl Run {
         let executable = registers.rdx & EXEC != 0;
         let (from, to) = pages(registers.rdi, registers.rsi);
         let (process, _) = self.process(tid)?;
-        let treatment =
-            if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
-        let asked = stripped(registers, executable && treatment == Treatment::Translate && !self.visits);
+        let treatment = executable.then(|| process.treatment_of(from, to, registers.rdx & WRITE != 0));
+        let asked = stripped(registers, treatment == Some(Treatment::Translate) && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         let changed_to = match after.rax as i64 {
             _ if succeeded(&after) => to,
@@ -148,10 +162,12 @@ impl Run {
         stopped.set_registers(&after)?;
         let mut stopped = stopped;
         if from < changed_to {
-            if treatment == Treatment::Native {
-                self.process(tid)?.0.forget_text(from, changed_to);
+            if treatment != Some(Treatment::Translate) {
+                let (process, _) = self.process(tid)?;
+                process.note_rewriting(from, changed_to);
+                process.forget_text(from, changed_to);
             }
-            if executable {
+            if let Some(treatment) = treatment {
                 stopped = self.learn(stopped, from, changed_to, treatment)?;
             }
         }
@@ -195,7 +211,7 @@ impl Run {
             process.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
             if registers.rdx & libc::SHM_EXEC as u64 != 0 {
-                stopped = self.learn(stopped, from, to, Treatment::Native)?;
+                stopped = self.learn(stopped, from, to, Treatment::Native(Untranslated::Shared))?;
             }
         }
         self.go_on(stopped)

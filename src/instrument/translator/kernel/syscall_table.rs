@@ -10,7 +10,8 @@ use crate::instrument::translator::code_cache::shared::Shared;
 pub enum CallClass {
     /// Executed in the cache.
     Native = 0,
-    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced.
+    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced, at `open` and `openat` only if
+    /// the path may be of /proc.
     Stop = 1,
     /// Answered with ENOSYS in line (`rseq`).
     Absent = 2,
@@ -21,12 +22,14 @@ pub enum CallClass {
     /// `mmap`: rprof looks at it first if the mapping is executable, may replace another one, or is a large allocation and the
     /// access sink wants to know of those.
     Map = 5,
+    /// `prctl`: rprof looks at it first if it sets a filter of system calls, or dispatches them by their address.
+    Rule = 6,
 }
 
 /// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make
-/// a task, lock all memory, or limit it. rprof assumes that text does not change while it is not writable: it does not see
+/// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not writable: it does not see
 /// `madvise`, or changes of the file by others.
-const STOP: [i64; 15] = [
+const STOP: [i64; 18] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -42,6 +45,9 @@ const STOP: [i64; 15] = [
     libc::SYS_getrlimit,
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
+    libc::SYS_seccomp,
+    libc::SYS_open,
+    libc::SYS_openat,
 ];
 
 /// The class of call `number`.
@@ -51,6 +57,7 @@ pub fn class(number: i64) -> CallClass {
         libc::SYS_rt_sigprocmask => CallClass::Mask,
         libc::SYS_rt_sigaction => CallClass::Action,
         libc::SYS_mmap => CallClass::Map,
+        libc::SYS_prctl => CallClass::Rule,
         n if STOP.contains(&n) => CallClass::Stop,
         _ => CallClass::Native,
     }

@@ -9,9 +9,54 @@ use crate::tracee::modules::Located;
 pub enum Treatment {
     /// Translated and counted; the kernel's mapping is not executable.
     Translate,
-    /// Executed natively and not counted: it is writable, here or at another address, or not backed by a file.
-    Native,
+    /// Executed natively and not counted: it might change unseen, or does all the time.
+    Native(Untranslated),
 }
+
+/// Why executable memory is not translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Untranslated {
+    /// It is anonymous and writable, or nothing has been written to it yet.
+    Writable,
+    /// The program made it writable and executable again time after time.
+    Rewritten,
+    /// It may be written at another address: it is shared, a memfd, or a file that is open for writing.
+    Shared,
+    /// It is part of a file, in a writable segment.
+    WritableFile,
+    /// The stack.
+    Stack,
+    /// The program may write it through `/proc/PID/mem`.
+    ThroughProc,
+    /// rprof has not seen it become executable.
+    Unseen,
+}
+
+impl Untranslated {
+    /// (what was executed, advice)
+    pub fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Untranslated::Writable => ("code made at run time, in memory that stays writable,", WITHOUT_JIT),
+            Untranslated::Rewritten => ("code made at run time and rewritten time after time", WITHOUT_JIT),
+            Untranslated::Shared => (
+                "code in memory that may be written at another address (shared, a memfd, or a file open for writing)",
+                "map the code of a file that nobody has open for writing",
+            ),
+            Untranslated::WritableFile => (
+                "code in a writable segment of its file (RWX)",
+                "link the program so that its text is not writable (without -N, --omagic and -z execstack)",
+            ),
+            Untranslated::Stack => ("code on the stack", "let the program keep no code on its stack"),
+            Untranslated::ThroughProc => {
+                ("code made at run time, by a program that may write it through /proc/PID/mem,", WITHOUT_JIT)
+            }
+            Untranslated::Unseen => ("code that became executable unseen", WITHOUT_JIT),
+        }
+    }
+}
+
+/// Advice against code made at run time.
+pub const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
 
 /// A piece of executable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,20 +78,44 @@ impl TextRange {
     }
 }
 
-/// How a mapping that the program made executable is treated.
+/// How a mapping is treated that the program, or the kernel as it executed the program, made executable.
 pub fn treatment(mapping: &Mapping) -> Treatment {
-    let vdso = mapping.path == "[vdso]";
-    if (mapping.is_file() || vdso) && !mapping.writable && !mapping.shared {
-        Treatment::Translate
-    } else {
-        Treatment::Native
+    Treatment::Native(match () {
+        () if mapping.shared => Untranslated::Shared,
+        () if !mapping.writable => return Treatment::Translate,
+        () if mapping.path == "[stack]" => Untranslated::Stack,
+        () if mapping.is_file() || is_memory_file(mapping) => Untranslated::WritableFile,
+        () => Untranslated::Writable,
+    })
+}
+
+/// Whether a mapping is of a file in memory (`memfd_create`).
+pub fn is_memory_file(mapping: &Mapping) -> bool {
+    mapping.path.starts_with("/memfd:")
+}
+
+/// Whether a mapping has no file behind it.
+pub fn is_anonymous(mapping: &Mapping) -> bool {
+    mapping.inode == 0 && mapping.path != "[vdso]"
+}
+
+/// The piece that holds `at`, whatever its treatment.
+pub fn find_piece(text: &[TextRange], at: Address) -> Option<&TextRange> {
+    let i = text.partition_point(|t| t.end <= at);
+    text.get(i).filter(|t| t.start <= at)
+}
+
+/// Why the text that holds `at` is not translated.
+pub fn find_untranslated(text: &[TextRange], at: Address) -> Option<Untranslated> {
+    match find_piece(text, at)?.treatment {
+        Treatment::Native(why) => Some(why),
+        Treatment::Translate => None,
     }
 }
 
 /// The translatable text that holds `at`.
 pub fn find_text(text: &[TextRange], at: Address) -> Option<&TextRange> {
-    let i = text.partition_point(|t| t.end <= at);
-    text.get(i).filter(|t| t.start <= at && t.treatment == Treatment::Translate)
+    find_piece(text, at).filter(|t| t.treatment == Treatment::Translate)
 }
 
 /// End of the translatable text that holds `at`, or an address at least `enough` bytes on: adjacent pieces count as one.
@@ -115,10 +184,12 @@ mod tests {
 
     #[test]
     fn text_goes_on_in_the_next_piece() {
-        let native = TextRange { treatment: Treatment::Native, ..range(30, 40) };
+        let native = TextRange { treatment: Treatment::Native(Untranslated::Stack), ..range(30, 40) };
         let text = [range(2, 23), range(23, 30), native, range(50, 60)];
         let until = |at: u64, enough| text_until(&text, Address::new(at), enough).map(Address::get);
         assert_eq!((until(5, 100), until(5, 18), until(29, 1)), (Some(30), Some(23), Some(30)));
+        let why = |at: u64| find_untranslated(&text, Address::new(at));
+        assert_eq!((why(29), why(30), why(40)), (None, Some(Untranslated::Stack), None));
         assert_eq!((until(1, 100), until(30, 1), until(55, 100)), (None, None, Some(60)));
     }
 }

@@ -23,6 +23,7 @@ use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::counts::execution_deltas::Told;
 use crate::instrument::translator::kernel::allocations::Askers;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
+use crate::instrument::translator::kernel::filters::Filters;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::kernel::rlimit_as::Allowance;
 use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
@@ -105,6 +106,8 @@ pub(crate) struct Run {
     pub dispositions: HashMap<Pid, Dispositions>,
     /// By process that has set a limit on its address space.
     pub allowances: HashMap<Pid, Allowance>,
+    /// By process that has filtered its system calls, or whose ancestor has.
+    pub filters: HashMap<Pid, Filters>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -169,6 +172,7 @@ impl Run {
             processes: HashMap::new(),
             dispositions: HashMap::new(),
             allowances: HashMap::new(),
+            filters: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),
@@ -323,7 +327,7 @@ impl Run {
     /// Answers every waiting mailbox; returns whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
-        let (mut full, mut leaving) = (Vec::new(), 0);
+        let mut full = Vec::new();
         let (mut drained, mut to_lend) = (false, Vec::new());
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
@@ -362,9 +366,10 @@ impl Run {
             }
             match process.answer(thread.version, site, target, Some(&mut self.tally)) {
                 Ok(destination) => {
-                    if let Destination::Native(_) = destination {
-                        thread.native = Some(Excursion::begin(tid));
-                        leaving += 1;
+                    if let Destination::Native(at) = destination {
+                        let why = process.untranslated(at);
+                        thread.native = Some(Excursion::begin(tid, why));
+                        self.uncounted.note(why);
                         if thread.version.traces()
                             && let Some(bursts) = &mut self.bursts
                         {
@@ -379,7 +384,6 @@ impl Run {
             }
             self.waited += now.elapsed();
         }
-        self.uncounted.note(leaving);
         to_lend.into_iter().for_each(|process| self.lend(process));
         for tid in full {
             self.stall(tid);

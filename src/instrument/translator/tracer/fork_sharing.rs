@@ -34,7 +34,7 @@ impl Run {
             return false;
         }
         let code = process.image.space.borrow();
-        if treatment == Treatment::Native {
+        if treatment != Treatment::Translate {
             return code.holds_blocks(from, to);
         }
         if code.foreign_block(&process.memory, from, to) {
@@ -58,7 +58,8 @@ impl Run {
     /// continue.
     pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let space = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
+        let (space, group) = self.threads.get(&tid).map(|t| (t.process, t.group)).ok_or(RunError::Gone)?;
+        self.ensure_room_allowed(group)?;
         let mut ready = Vec::new();
         for held in self.hold(space, Some(tid)) {
             match self.leave_cache(held.stopped) {

@@ -97,7 +97,7 @@ impl Run {
 
     /// Takes a returned lot home.
     fn take_home(&mut self, lot: Lot) {
-        self.uncounted.note(lot.native.len() as u64);
+        lot.native.iter().for_each(|(_, excursion)| self.uncounted.note(excursion.why));
         let left: Vec<Pid> = lot.native.iter().map(|&(tid, _)| tid).collect();
         for (tid, excursion) in lot.native {
             if let Some(thread) = self.threads.get_mut(&tid) {

@@ -6,6 +6,7 @@ pub mod fork_sharing;
 pub mod handoff;
 pub mod heap;
 pub mod native;
+pub mod native_calls;
 pub mod process;
 pub mod regions;
 pub mod spin_budget;

@@ -1,5 +1,5 @@
 //! Code that is not translated: its cost, and the decision to release a program for which the transitions cost too much. rprof
-//! also releases a program that makes a task which no tracer may follow.
+//! also releases a program that makes a task which no tracer may follow, or whose system calls depend on their addresses.
 //!
 //! ```text
 //!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
@@ -7,12 +7,15 @@
 //!  (work + cost) / work > 3      work = CPU time a transition − that of two stops; cost = time of two stops
 //! ```
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::instrument::translator::kernel::text_ranges::{Untranslated, WITHOUT_JIT};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError};
 use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::profile::evidence::counted::Missing;
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
@@ -29,23 +32,23 @@ const MANY: u32 = 500;
 const UNBEARABLE: f64 = 3.0;
 /// Effect of native execution on the counts, for warnings.
 const NOT_COUNTED: &str = "its instructions are not in the counts";
-/// Hint against code made at run time, for warnings.
-const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
 /// System calls made to measure the cost of a stop; each stops twice.
 const TRIALS: u32 = 4;
 
 /// The time at which a thread went to native code.
 #[derive(Debug, Clone, Copy)]
 pub struct Excursion {
+    /// Why the code there is not translated.
+    pub why: Untranslated,
     since: Instant,
     /// Its CPU seconds then.
     cpu_s: Option<f64>,
 }
 
 impl Excursion {
-    /// Thread `tid` is about to go.
-    pub fn begin(tid: Pid) -> Self {
-        Excursion { since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
+    /// Thread `tid` is about to go to code that is not translated for this reason.
+    pub fn begin(tid: Pid, why: Untranslated) -> Self {
+        Excursion { why, since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
     }
 
     /// CPU seconds spent; `cpu_s` are the thread's now. For a thread that has ended, only the elapsed time is known. The kernel
@@ -111,19 +114,45 @@ pub enum Release {
     Unbearable,
     /// It makes a task that no tracer may follow (`CLONE_UNTRACED`): as a rule one that will trace it with ptrace.
     Untraced,
+    /// It has the kernel dispatch its system calls by their addresses (`PR_SET_SYSCALL_USER_DISPATCH`).
+    Dispatch,
+    /// It installs a seccomp filter that reads the address of a system call.
+    FilterByAddress,
 }
 
 impl Release {
-    /// (reason, hint)
-    fn words(self) -> (&'static str, &'static str) {
+    /// All of them.
+    const ALL: [Release; 4] = [Release::Unbearable, Release::Untraced, Release::Dispatch, Release::FilterByAddress];
+
+    /// What the program does.
+    pub fn reason(self) -> &'static str {
         match self {
             Release::Unbearable => {
-                ("going between counted code and code made at run time slowed it down more than threefold", WITHOUT_JIT)
+                "going between counted code and code that is not translated slowed it down more than threefold"
             }
-            Release::Untraced => (
-                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit",
-                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out",
-            ),
+            Release::Untraced => {
+                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit"
+            }
+            Release::Dispatch => {
+                "it dispatches its system calls by their addresses (PR_SET_SYSCALL_USER_DISPATCH), which are others in \
+                 translated code"
+            }
+            Release::FilterByAddress => {
+                "it filters its system calls by their addresses (seccomp), which are others in translated code"
+            }
+        }
+    }
+
+    /// What helps.
+    fn hint(self) -> &'static str {
+        match self {
+            Release::Unbearable => WITHOUT_JIT,
+            Release::Untraced => {
+                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out"
+            }
+            Release::Dispatch | Release::FilterByAddress => {
+                "run the program without that restriction, where it has such a switch; hardware counters count all of it"
+            }
         }
     }
 }
@@ -131,17 +160,38 @@ impl Release {
 /// The execution that was not counted in a run.
 #[derive(Debug, Default)]
 pub struct Uncounted {
-    /// CPU seconds in native code.
-    cpu_s: f64,
-    transitions: u64,
+    /// By reason: (transitions to native code, CPU seconds there).
+    native: BTreeMap<Untranslated, (u64, f64)>,
     /// Released processes: (reason, seconds since the start of the run).
     released: Vec<(Release, f64)>,
+    /// A program that a process executed was not followed.
+    pub unfollowed: bool,
 }
 
 impl Uncounted {
-    /// Adds transitions to native code.
-    pub fn note(&mut self, transitions: u64) {
-        self.transitions += transitions;
+    /// What the counts lack.
+    pub fn missing(&self) -> Missing {
+        let executions = self.unfollowed || !self.released.is_empty();
+        if executions { Missing::Executions } else { Missing::OtherCode }
+    }
+
+    /// Adds a transition to native code.
+    pub fn note(&mut self, why: Untranslated) {
+        self.native.entry(why).or_default().0 += 1;
+    }
+
+    /// Adds CPU seconds in native code.
+    fn add_time(&mut self, why: Untranslated, cpu_s: f64) {
+        self.native.entry(why).or_default().1 += cpu_s;
+    }
+
+    /// The warnings about native code.
+    fn doubts_of_native(&self) -> impl Iterator<Item = Warning> + '_ {
+        self.native.iter().map(|(why, (transitions, cpu_s))| {
+            let (what, hint) = why.words();
+            let text = format!("{what} was executed natively ({transitions} transitions, {cpu_s:.3} s)");
+            Warning::new("native-code", text, NOT_COUNTED, hint)
+        })
     }
 
     /// The warning about processes released for that reason; `beyond` are the CPU seconds of all released processes.
@@ -152,19 +202,19 @@ impl Uncounted {
             0 => "the program ran natively".to_owned(),
             others => format!("{} processes ran natively, the first", others + 1),
         };
-        let (case, hint) = why.words();
-        let text = format!("{case}: {who} from {first:.2} s on, {beyond:.3} s of CPU time");
-        Some(Warning::new("released", text, NOT_COUNTED, hint))
+        let text = format!("{}: {who} from {first:.2} s on, {beyond:.3} s of CPU time", why.reason());
+        Some(Warning::new("released", text, NOT_COUNTED, why.hint()))
     }
 }
 
 impl Run {
     /// A thread goes to native code.
-    pub fn enter_native(&mut self, tid: Pid) {
+    pub fn enter_native(&mut self, tid: Pid, at: Address) {
         self.end_burst(tid);
+        let Ok(why) = self.process(tid).map(|(process, _)| process.untranslated(at)) else { return };
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.native = Some(Excursion::begin(tid));
-            self.uncounted.note(1);
+            thread.native = Some(Excursion::begin(tid, why));
+            self.uncounted.note(why);
         }
     }
 
@@ -172,8 +222,9 @@ impl Run {
     pub fn leave_native(&mut self, tid: Pid) -> Option<f64> {
         let thread = self.threads.get_mut(&tid)?;
         let excursion = thread.native.take()?;
+        thread.in_native_call = false;
         let cpu_s = read_cpu_seconds(tid);
-        self.uncounted.cpu_s += excursion.spent(cpu_s);
+        self.uncounted.add_time(excursion.why, excursion.spent(cpu_s));
         let since_last = cpu_s.map_or(0.0, |now| now - std::mem::replace(&mut thread.cpu_at_transition, now));
         self.processes.get_mut(&thread.process)?.transitions.add(since_last, Instant::now())
     }
@@ -225,21 +276,13 @@ impl Run {
     pub fn sum_up_uncounted(&self, cpu_s: f64) -> (f64, f64, Vec<Warning>) {
         let uncounted = &self.uncounted;
         let released = !uncounted.released.is_empty();
+        let native: f64 = uncounted.native.values().map(|(_, cpu_s)| cpu_s).sum();
         // Of the released processes, rprof knows the CPU time only of the first process and of those that it waited for.
         let beyond = self.family_cpu_s.filter(|_| released).map_or(0.0, |family| (family - cpu_s).max(0.0));
         let total = cpu_s + beyond;
-        let share = if total > 0.0 { ((uncounted.cpu_s + beyond) / total).min(1.0) } else { 0.0 };
-        let mut doubts = Vec::new();
-        if uncounted.transitions > 0 {
-            let text = format!(
-                "code made at run time was executed natively ({} transitions, {:.3} s)",
-                uncounted.transitions, uncounted.cpu_s
-            );
-            doubts.push(Warning::new("native-code", text, NOT_COUNTED, WITHOUT_JIT));
-        }
-        doubts.extend(
-            [Release::Unbearable, Release::Untraced].into_iter().filter_map(|why| uncounted.doubt(why, beyond)),
-        );
+        let share = if total > 0.0 { ((native + beyond) / total).min(1.0) } else { 0.0 };
+        let mut doubts: Vec<Warning> = uncounted.doubts_of_native().collect();
+        doubts.extend(Release::ALL.into_iter().filter_map(|why| uncounted.doubt(why, beyond)));
         (total, share, doubts)
     }
 }

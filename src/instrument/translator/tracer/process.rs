@@ -1,6 +1,8 @@
 //! A process of the program: its memory, its text, and the code cache that it shares with its forks.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +15,8 @@ use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::text_ranges::{
-    TextRange, Treatment, add_text, find_text, remove_text, text_until, treatment,
+    TextRange, Treatment, Untranslated, add_text, find_piece, find_text, find_untranslated, is_anonymous,
+    is_memory_file, remove_text, text_until, treatment,
 };
 use crate::instrument::translator::tracer::native::Transitions;
 use crate::instrument::translator::tracer::regions::Regions;
@@ -21,6 +24,7 @@ use crate::instrument::translator::translate::ahead::{Ahead, Around};
 use crate::instrument::translator::translate::returns::Arrival;
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_reader::{Pages, Source};
+use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
@@ -36,6 +40,10 @@ const CHAIN: usize = 16;
 const AT_ONCE: usize = 16;
 /// Blocks translated at a time while no thread waits; a thread that asks meanwhile waits for them.
 const AHEAD: usize = 3;
+
+/// How often memory may be made writable and executable again before its code is no longer translated.
+const REWRITES: u32 = 8;
+const PAGE: u64 = 4096;
 
 /// The code cache and regions that all processes with one program image share.
 #[derive(Debug, Clone)]
@@ -59,6 +67,10 @@ pub struct Process {
     pub pages: RefCell<Pages>,
     /// The code cache and regions that it shares.
     pub image: ImageRef,
+    /// Its first instruction is in code that is not translated.
+    pub begins_natively: bool,
+    /// By page: how often it took back translated code to write it.
+    pub rewrites: HashMap<u64, u32>,
     /// Its transitions to code that is not translated, and back.
     pub transitions: Transitions,
     /// Blocks to translate while no thread waits.
@@ -109,10 +121,15 @@ impl Process {
     ) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
         if let Some(id) = space.find(version, at) {
-            return Ok(Destination::Cache(space.block(id).way_in()));
+            let known = space.trampolines.get(&id);
+            if known.is_none_or(|known| Trampoline::read(&self.memory, at).is_some_and(|now| now.is_like(known))) {
+                return Ok(Destination::Cache(space.block(id).way_in()));
+            }
+            space.invalidate(at, at + 1);
         }
         let Some(range) = find_text(&self.text, at) else {
-            return Ok(Destination::Native(at));
+            drop(space);
+            return self.untranslated_destination(version, at, tally);
         };
         if range.located.is_none()
             && let Some(tally) = tally
@@ -130,6 +147,33 @@ impl Process {
             Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Where control continues at `at`, which is not to be translated: unless it is a trampoline, in the program's own memory.
+    fn untranslated_destination(
+        &mut self,
+        version: Version,
+        at: Address,
+        tally: Option<&mut Tally>,
+    ) -> Result<Destination, TranslateError> {
+        // A stack grows.
+        if find_piece(&self.text, at).is_none()
+            && let Some(mapping) = self.mapping(at).filter(|m| m.executable)
+            && let treatment @ Treatment::Native(_) = treatment(&mapping)
+        {
+            add_text(&mut self.text, TextRange { start: mapping.start, end: mapping.end, treatment, located: None });
+        }
+        let native = Ok(Destination::Native(at));
+        let Some(trampoline) = find_piece(&self.text, at).and_then(|_| Trampoline::read(&self.memory, at)) else {
+            return native;
+        };
+        if let Some(tally) = tally {
+            self.locate(tally);
+        }
+        let Some(located) = find_piece(&self.text, at).and_then(|range| range.located) else { return native };
+        let mut space = self.image.space.borrow_mut();
+        space.translate_trampoline(version, (at, located.code_ref(at)), trampoline)?;
+        Ok(space.find(version, at).map_or(Destination::Native(at), |id| Destination::Cache(space.block(id).way_in())))
     }
 
     /// Looks up the module of every piece of its text.
@@ -218,12 +262,52 @@ impl Process {
         read_maps(self.pid).ok()?.into_iter().find(|m| m.contains(at))
     }
 
-    /// How memory that becomes executable by `mprotect` is treated.
-    pub fn treatment_of(&self, at: Address, writable: bool) -> Treatment {
-        match self.mapping(at) {
-            Some(mapping) if !writable => treatment(&Mapping { writable: false, ..mapping }),
-            _ => Treatment::Native,
+    /// How memory at `from..to` that becomes executable by `mprotect` is treated.
+    pub fn treatment_of(&self, from: Address, to: Address, writable: bool) -> Treatment {
+        let Some(mapping) = self.mapping(from) else { return Treatment::Native(Untranslated::Unseen) };
+        let (anonymous, in_memory) = (is_anonymous(&mapping), is_memory_file(&mapping));
+        Treatment::Native(match treatment(&Mapping { writable, ..mapping }) {
+            Treatment::Native(why) => why,
+            Treatment::Translate if in_memory => Untranslated::Shared,
+            Treatment::Translate if anonymous && self.is_rewritten(from, to) => Untranslated::Rewritten,
+            Treatment::Translate if anonymous && self.writes_through_proc() => Untranslated::ThroughProc,
+            Treatment::Translate => return Treatment::Translate,
+        })
+    }
+
+    /// Takes note that it is about to write at `from..to`, if code there is translated.
+    pub fn note_rewriting(&mut self, from: Address, to: Address) {
+        for range in self.text.iter().filter(|t| t.is_translated_in(from, to)) {
+            for page in pages(range.start.max(from), range.end.min(to)) {
+                *self.rewrites.entry(page).or_default() += 1;
+            }
         }
+    }
+
+    /// The memory at `from..to` is gone; what is mapped there later begins anew.
+    pub fn forget_rewriting(&mut self, from: Address, to: Address) {
+        self.rewrites.retain(|page, _| !pages(from, to).contains(page));
+    }
+
+    /// Whether it wrote there time after time.
+    fn is_rewritten(&self, from: Address, to: Address) -> bool {
+        self.rewrites.iter().any(|(page, &times)| times >= REWRITES && pages(from, to).contains(page))
+    }
+
+    /// Whether it has the memory of a process open for writing.
+    fn writes_through_proc(&self) -> bool {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
+        descriptors.into_iter().any(|descriptor| {
+            let is_memory = std::fs::read_link(descriptor.path())
+                .is_ok_and(|path| path.starts_with("/proc") && path.file_name().is_some_and(|name| name == "mem"));
+            // The mode of the link shows how the file was opened.
+            is_memory && std::fs::symlink_metadata(descriptor.path()).is_ok_and(|link| link.mode() & 0o200 != 0)
+        })
+    }
+
+    /// Why code at `at` is not translated.
+    pub fn untranslated(&self, at: Address) -> Untranslated {
+        find_untranslated(&self.text, at).unwrap_or(Untranslated::Unseen)
     }
 
     /// The program's state at a cache address, if it is known there: (block, offset in it, moved registers).
@@ -237,6 +321,11 @@ impl Process {
         let at = self.image.space.borrow().block(block).start + u64::from(offset);
         find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
     }
+}
+
+/// The pages in `from..to`.
+fn pages(from: Address, to: Address) -> Range<u64> {
+    from.get() / PAGE..to.get().div_ceil(PAGE)
 }
 
 /// Looks up the module of every piece of text; returns the marker functions in those modules.

@@ -60,6 +60,7 @@ impl Run {
                 self.go_on(stopped)
             }
             Stop::NewTask => self.new_task(stopped),
+            Stop::Syscall if self.watches_calls(tid) => self.native_call(stopped),
             Stop::Exit => {
                 self.roster.look(tid);
                 self.settle(&stopped);
@@ -94,7 +95,7 @@ impl Run {
     /// Resumes a thread, and sends deferred signals again.
     pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        stopped.resume(Mode::Continue, None)?;
+        stopped.resume(self.mode_of(tid), None)?;
         self.send_deferred(tid);
         Ok(())
     }
@@ -252,7 +253,7 @@ impl Run {
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
         let (process, _) = self.process(tid)?;
         let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
-        if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment == Treatment::Native) {
+        if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
             let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
             return Err(RunError::Unsupported(what));
         }
@@ -262,8 +263,8 @@ impl Run {
 
     /// Starts the clock of a thread that goes to code that is not translated.
     fn note_native(&mut self, tid: Pid, destination: Destination) {
-        if let Destination::Native(_) = destination {
-            self.enter_native(tid);
+        if let Destination::Native(at) = destination {
+            self.enter_native(tid, at);
         }
     }
 
@@ -271,6 +272,7 @@ impl Run {
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        self.ensure_room_allowed(group)?;
         let limit = self.open_address_space(group);
         let (process, _) = self.process(tid)?;
         let (gadget, tables) = {

@@ -1,6 +1,7 @@
 //! Threads and processes that begin, execute another program, end, or are released.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicU32;
 
@@ -10,7 +11,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::kernel::text_ranges::{Treatment, find_text};
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::event_loop::{Run, RunError, kill_process_of};
@@ -79,10 +80,7 @@ impl Run {
     /// A thread is about to make a task that no tracer may follow. The task would run in the cache without answers, so rprof
     /// releases the process before.
     pub fn make_untraced(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
-        // Before the trap: there its state is known.
-        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
-        self.let_go(stopped, Release::Untraced);
-        Ok(())
+        self.release_before(stopped, registers, Release::Untraced)
     }
 
     /// A thread made a thread or a process.
@@ -144,7 +142,20 @@ impl Run {
             let text = process.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
             let ahead = Ahead::default();
-            let child = Process { pid: group, memory, text, pages, image, transitions, ahead, asked: None };
+            let rewrites = process.rewrites.clone();
+            let begins_natively = process.begins_natively;
+            let child = Process {
+                pid: group,
+                memory,
+                text,
+                pages,
+                image,
+                begins_natively,
+                rewrites,
+                transitions,
+                ahead,
+                asked: None,
+            };
             self.make_way(group);
             self.processes.insert(group, child);
             self.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
@@ -156,6 +167,9 @@ impl Run {
             }
             if let Some(&inherited) = self.allowances.get(&parent_group) {
                 self.allowances.insert(group, inherited);
+            }
+            if let Some(inherited) = self.filters.get(&parent_group).cloned() {
+                self.filters.insert(group, inherited);
             }
         }
         let region = image.regions.borrow_mut().take()?;
@@ -178,8 +192,10 @@ impl Run {
         let mut registers = stopped.registers()?;
         registers.gs_base = image.regions.borrow().base(region).get();
         stopped.set_registers(&registers)?;
-        stopped.resume(Mode::Continue, None)?;
-        Ok(())
+        if self.watches_calls(parent) {
+            self.enter_native(tid, Address::new(registers.rip));
+        }
+        self.go_on(stopped)
     }
 
     /// A process executes a program; its other threads are gone.
@@ -214,6 +230,10 @@ impl Run {
         if let Some(why) = obstacle(tid, stopped.registers()?.cs) {
             return self.not_followed(stopped, why);
         }
+        if let Some(call) = self.forbidden_preparation(tid) {
+            let why = format!("a seccomp filter forbids {call}, which rprof needs in its name");
+            return self.not_followed(stopped, &why);
+        }
         let limit = self.open_address_space(tid);
         let (mut image, stopped) = match prepare_image::prepare(tid, stopped)? {
             Prepared::Image(image, stopped) => (image, stopped),
@@ -237,12 +257,15 @@ impl Run {
         enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
+        let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
         let process = Process {
             pid: tid,
             memory: image.memory,
             text: image.text,
             pages: RefCell::default(),
             image: shared,
+            begins_natively,
+            rewrites: HashMap::new(),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
@@ -270,6 +293,7 @@ impl Run {
         if tid == self.first {
             return Err(RunError::Unsupported(why.into()));
         }
+        self.uncounted.unfollowed = true;
         let name = read_name(tid).unwrap_or_default();
         self.warnings.push(Warning::new(
             "child-not-counted",
@@ -291,6 +315,7 @@ impl Run {
         if !self.threads.values().any(|t| t.group == group) {
             self.dispositions.remove(&group);
             self.allowances.remove(&group);
+            self.filters.remove(&group);
         }
         self.drop_unused(space);
     }

@@ -38,6 +38,8 @@ pub struct Thread {
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native: Option<Excursion>,
+    /// It is in a system call of native code that rprof watches.
+    pub in_native_call: bool,
     /// Its CPU seconds at the last transition.
     pub cpu_at_transition: f64,
     /// The version of the program that it executes.
@@ -86,6 +88,7 @@ impl Thread {
             regions,
             deferred: VecDeque::new(),
             native: None,
+            in_native_call: false,
             cpu_at_transition: 0.0,
             version,
             stalled: false,

@@ -75,8 +75,8 @@ impl Lot {
             let Ok(destination) = process.answer(mailbox.version, site, target, None) else {
                 return Round::Beyond;
             };
-            if let Destination::Native(_) = destination {
-                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid)));
+            if let Destination::Native(at) = destination {
+                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid, process.untranslated(at))));
             }
             regions.respond(mailbox.region, destination.get());
             round = Round::Answered;

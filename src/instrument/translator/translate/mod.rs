@@ -9,3 +9,4 @@ pub mod returns;
 pub mod superblock;
 pub mod terminators;
 pub mod text_reader;
+pub mod trampolines;

@@ -275,7 +275,7 @@ impl CodeCache {
         Ok(Some(Leave { slot, dead }))
     }
 
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         unit: &mut Superblock,
         block: &Decoded,

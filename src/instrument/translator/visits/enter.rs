@@ -1,5 +1,7 @@
 //! Brings the stopped threads of a process into the code cache.
 
+use std::collections::HashMap;
+
 use nix::unistd::Pid;
 
 use super::Visitor;
@@ -156,6 +158,8 @@ impl Visitor {
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
+            begins_natively: false,
+            rewrites: HashMap::new(),
         };
         self.run.processes.insert(pid, process);
         self.run.close_address_space(pid, limit);

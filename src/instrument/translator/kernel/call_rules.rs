@@ -1,0 +1,149 @@
+//! System calls by which a program rules its later ones: filters (seccomp), and dispatch by address
+//! (`PR_SET_SYSCALL_USER_DISPATCH`).
+//!
+//! Translated calls have other addresses. Where a rule depends on them, rprof releases the process before the rule holds: the
+//! program runs on natively, and its result is its own. Other filters stay in force, and rprof makes no call in the program's name
+//! that they forbid.
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::kernel::filters::{Call, Filter};
+use crate::instrument::translator::kernel::syscall_handle::succeeded;
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::native::Release;
+use crate::tracee::address::Address;
+use crate::tracee::thread::{Registers, Stopped};
+
+/// `PR_SET_SYSCALL_USER_DISPATCH`
+pub const SET_DISPATCH: i32 = 59;
+/// `PR_SYS_DISPATCH_OFF`
+const DISPATCH_OFF: u64 = 0;
+
+const PAGE: u64 = 4096;
+const READ: u64 = libc::PROT_READ as u64;
+const EXECUTE: u64 = libc::PROT_EXEC as u64;
+const SHARED: u64 = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
+
+/// The calls that change the protection of text.
+const PROTECT: [Call; 2] = [
+    Call { name: "mprotect", number: libc::SYS_mprotect, arguments: [PAGE, PAGE, READ | EXECUTE, 0, 0, 0] },
+    Call { name: "mprotect", number: libc::SYS_mprotect, arguments: [PAGE, PAGE, READ, 0, 0, 0] },
+];
+
+/// The calls that map memory which rprof shares.
+const MAP: [Call; 4] = [
+    Call { name: "memfd_create", number: libc::SYS_memfd_create, arguments: [PAGE, 1, 0, 0, 0, 0] },
+    Call { name: "mmap", number: libc::SYS_mmap, arguments: [PAGE, PAGE, READ | EXECUTE, SHARED, 3, 0] },
+    Call { name: "madvise", number: libc::SYS_madvise, arguments: [PAGE, PAGE, libc::MADV_DONTDUMP as u64, 0, 0, 0] },
+    Call { name: "close", number: libc::SYS_close, arguments: [3, 0, 0, 0, 0, 0] },
+];
+
+/// What such a call asks for.
+enum Asked {
+    /// Nothing that concerns rprof.
+    Nothing,
+    /// A filter.
+    Filter(Filter),
+    /// Dispatch by address.
+    Dispatch,
+}
+
+/// What the call with these registers asks for; `read` reads a filter's program.
+fn asked(registers: &Registers, read: impl Fn(u64) -> Option<Filter>) -> Asked {
+    let filter = |at| read(at).map_or(Asked::Nothing, Asked::Filter);
+    match (registers.rax as i64, registers.rdi as i32, registers.rsi as u32) {
+        (libc::SYS_prctl, SET_DISPATCH, _) if registers.rsi != DISPATCH_OFF => Asked::Dispatch,
+        (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) => Asked::Filter(Filter::Strict),
+        (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER) => filter(registers.rdx),
+        (libc::SYS_seccomp, 0, _) => Asked::Filter(Filter::Strict),
+        (libc::SYS_seccomp, 1, _) => filter(registers.rdx),
+        _ => Asked::Nothing,
+    }
+}
+
+impl Run {
+    /// `prctl` or `seccomp`.
+    pub fn call_rule(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (process, _) = self.process(tid)?;
+        let filter = match asked(&registers, |at| Filter::read(&process.memory, Address::new(at))) {
+            Asked::Dispatch => return self.release_before(stopped, registers, Release::Dispatch),
+            Asked::Filter(filter) if filter.reads_address() => {
+                return self.release_before(stopped, registers, Release::FilterByAddress);
+            }
+            Asked::Filter(filter) => Some(filter),
+            Asked::Nothing => None,
+        };
+        let (stopped, after) = self.execute(stopped, registers, site)?;
+        if let Some(filter) = filter.filter(|_| succeeded(&after)) {
+            let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+            self.filters.entry(group).or_default().add(filter);
+        }
+        self.go_on(stopped)
+    }
+
+    /// Releases the process of a thread that is about to make a call which translated code must not make.
+    pub fn release_before(&mut self, stopped: Stopped, registers: Registers, why: Release) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (group, space) = self.threads.get(&tid).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
+        if self.threads.values().any(|t| t.process == space && t.group != group) {
+            let what = format!("{}, in memory that it shares with its parent", why.reason());
+            return Err(RunError::Unsupported(what));
+        }
+        self.ensure_allowed(group, &PROTECT)?;
+        // Before the trap: there its state is known.
+        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
+        self.let_go(stopped, why);
+        Ok(())
+    }
+
+    /// The first call that rprof needs to follow a new program of process `group` and that a filter of the process forbids.
+    pub fn forbidden_preparation(&self, group: Pid) -> Option<&'static str> {
+        let filters = self.filters.get(&group)?;
+        filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
+    }
+
+    /// Fails if a filter of process `group` forbids the calls for more shared memory.
+    pub fn ensure_room_allowed(&self, group: Pid) -> Result<(), RunError> {
+        self.ensure_allowed(group, &MAP)
+    }
+
+    fn ensure_allowed(&self, group: Pid, calls: &'static [Call]) -> Result<(), RunError> {
+        match self.filters.get(&group).and_then(|filters| filters.forbidden(calls)) {
+            Some(call) => Err(RunError::Unsupported(format!(
+                "a seccomp filter that it installed forbids {}, which rprof needs in its name",
+                call.name
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registers(number: i64, rdi: u64, rsi: u64) -> Registers {
+        // SAFETY: plain integers.
+        let zero: Registers = unsafe { std::mem::zeroed() };
+        Registers { rax: number as u64, rdi, rsi, ..zero }
+    }
+
+    #[test]
+    fn only_calls_that_set_rules_ask_for_something() {
+        let none = |_| None;
+        let is_dispatch = |r: &Registers| matches!(asked(r, none), Asked::Dispatch);
+        assert!(is_dispatch(&registers(libc::SYS_prctl, SET_DISPATCH as u64, 1)));
+        assert!(is_dispatch(&registers(libc::SYS_prctl, SET_DISPATCH as u64, 2)), "an inclusive range");
+        assert!(!is_dispatch(&registers(libc::SYS_prctl, SET_DISPATCH as u64, 0)), "off");
+        let is_filter = |r: &Registers, read: Option<Filter>| matches!(asked(r, |_| read.clone()), Asked::Filter(_));
+        let strict = || Some(Filter::Strict);
+        assert!(is_filter(&registers(libc::SYS_prctl, 22, 1), None), "strict");
+        assert!(is_filter(&registers(libc::SYS_prctl, 22, 2), strict()));
+        assert!(is_filter(&registers(libc::SYS_seccomp, 1, 0), strict()));
+        assert!(!is_filter(&registers(libc::SYS_seccomp, 1, 0), None), "the kernel cannot read it, either");
+        assert!(!is_filter(&registers(libc::SYS_seccomp, 2, 0), strict()), "SECCOMP_GET_ACTION_AVAIL");
+        assert!(!is_filter(&registers(libc::SYS_prctl, libc::PR_SET_NAME as u64, 2), strict()));
+    }
+}

@@ -1,0 +1,78 @@
+//! System calls of code that is not translated, in programs whose first instruction is in such code (writable text, as packers
+//! have it): they may make other code executable, which can be translated.
+//!
+//! ```text
+//!  native code ─▶ stop before the call ─▶ handled as if from the cache, by the same code ─▶ native code
+//!                                     └─▶ of no interest: runs to its end ─▶ stop behind it ─▶ native code
+//! ```
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::kernel::syscall_table::{CallClass, class};
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::tracee::address::CacheAddress;
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::Stop;
+
+/// Size of `syscall`.
+const CALL: u64 = 2;
+
+/// Whether rprof handles the call with these registers.
+fn concerns(class: CallClass, registers: &Registers) -> bool {
+    match class {
+        CallClass::Native => false,
+        CallClass::Action => matches!(registers.rdi as i32, libc::SIGTRAP | libc::SIGSEGV),
+        CallClass::Stop => {
+            let call = registers.orig_rax as i64;
+            !matches!(call, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_open | libc::SYS_openat)
+        }
+        CallClass::Absent | CallClass::Mask | CallClass::Map | CallClass::Rule => true,
+    }
+}
+
+impl Run {
+    /// How to resume a thread: with stops at its system calls, if it is in code whose calls matter.
+    pub fn mode_of(&self, tid: Pid) -> Mode {
+        if self.watches_calls(tid) { Mode::Syscall } else { Mode::Continue }
+    }
+
+    /// Whether the thread is in native code whose system calls matter.
+    pub fn watches_calls(&self, tid: Pid) -> bool {
+        let thread = self.threads.get(&tid).filter(|t| t.native.is_some());
+        thread.and_then(|t| self.processes.get(&t.process)).is_some_and(|p| p.begins_natively)
+    }
+
+    /// A thread in native code stopped before or behind a system call.
+    pub fn native_call(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get_mut(&tid).ok_or(RunError::Gone)?;
+        thread.in_native_call = !thread.in_native_call;
+        let registers = stopped.registers()?;
+        let class = class(registers.orig_rax as i64);
+        if !thread.in_native_call || !concerns(class, &registers) {
+            return self.go_on(stopped);
+        }
+        thread.in_native_call = false;
+        // The call is left out, and made again where its result is known at once.
+        stopped.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
+        let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
+        let absent = -i64::from(libc::ENOSYS) as u64;
+        let native = registers.rip - CALL;
+        let site = CallSite { native: CacheAddress::new(native), after: CacheAddress::new(registers.rip) };
+        // As after the trap of a call in the cache, which is one byte long.
+        let before = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: native + 1, ..registers };
+        match class {
+            CallClass::Absent => {
+                stopped.set_registers(&Registers { rax: absent, orig_rax: u64::MAX, ..registers })?;
+                self.go_on(stopped)
+            }
+            CallClass::Mask => {
+                let (stopped, _) = self.execute(stopped, before, site)?;
+                self.note_mask(&stopped)?;
+                self.go_on(stopped)
+            }
+            _ => self.call_at(stopped, before, site),
+        }
+    }
+}
