@@ -172,7 +172,7 @@ fn word(call: &Call, at: u32) -> Option<u32> {
         0 => Some(call.number as u32),
         4 => Some(ARCH),
         8 | 12 => Some(0),
-        _ if at < DATA && at % 4 == 0 => Some(half(call.arguments[(at as usize - 16) / 8])),
+        _ if at < DATA && at.is_multiple_of(4) => Some(half(call.arguments[(at as usize - 16) / 8])),
         _ => None,
     }
 }
