@@ -56,3 +56,44 @@ fn spins_of_openmp_run_times_are_no_work() {
         assert!(!stderr(&output).contains(&format!("share the work of {library}")), "{}", stderr(&output));
     }
 }
+
+/// Products of two threads, and much work of one between them, in which OpenBLAS's other thread looks for the next product.
+const PRODUCTS: &str = "#include <cblas.h>
+#include <stdio.h>
+static double a[90000], b[90000], c[90000];
+__attribute__((noinline)) double serial(long n)
+{
+    double x = n & 7;
+    for (long i = 0; i < n; i++)
+        x = x * 0.999 + 1e-3;
+    return x;
+}
+int main(void)
+{
+    double s = 0;
+    for (int i = 0; i < 90000; i++)
+        a[i] = b[i] = i % 7;
+    for (int r = 0; r < 20; r++) {
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 300, 300, 300, 1, a, 300, b, 300, 0, c, 300);
+        s += serial(20000000);
+    }
+    printf(\"%f %f\\n\", s, c[5]);
+}
+";
+
+#[test]
+fn idle_threads_that_yield_and_read_the_clock_are_no_work() {
+    let sandbox = Sandbox::new();
+    sandbox.file("products.c", PRODUCTS, 0o644);
+    let built = sandbox.shell("cc -O2 -o products products.c -lopenblas").output().unwrap();
+    assert!(built.status.success(), "libopenblas-dev is needed: tests/run installs it: {}", stderr(&built));
+    let mut command = sandbox.rprof(["--memory", "off", "--passes", "both", "--", "./products"]);
+    let output = command.env("OPENBLAS_NUM_THREADS", "2").output().unwrap();
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    let functions = profile["functions"].as_array().unwrap();
+    let nameless = functions.iter().filter(|f| f["name"].as_str().unwrap().starts_with("libopenblas"));
+    let work_s: f64 = nameless.filter_map(|f| f["cpu_s"].as_f64()).sum();
+    let serial_s = function(&profile, "serial")["cpu_s"].as_f64().unwrap();
+    assert!(work_s < 0.02 * serial_s, "{work_s} s beside {serial_s} s");
+}

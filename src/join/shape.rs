@@ -57,7 +57,18 @@ impl Shape {
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
                 let mut shape = Self::new(CodeGraph::new(runs), entry);
-                shape.mark_spins_with_calls(executions);
+                let module = code.known(function).place.map(|p| p.module);
+                let mut calls_yield = |i: &Instruction| {
+                    let target = (i.flow_control() == FlowControl::Call).then(|| i.near_branch_target());
+                    let place = module.zip(target).map(|(module, offset)| Place { module, offset });
+                    place.is_some_and(|place| {
+                        let called = code.function(place);
+                        waiting::yields(&code.known(called).name)
+                    })
+                };
+                let calls = shape.loops.iter().flat_map(|l| &l.blocks).flat_map(|b| shape.graph.block_instructions(*b));
+                let yields: HashSet<u64> = calls.filter(|i| calls_yield(i)).map(Instruction::ip).collect();
+                shape.mark_spins_with_calls(executions, &yields);
                 shape
             }
             _ => {
@@ -93,19 +104,20 @@ impl Shape {
     }
 
     /// Marks the loops that spin on their usual way: over blocks that most rounds execute, those of inner loops left out.
-    fn mark_spins_with_calls(&mut self, executions: impl Fn(u64) -> u64) {
+    /// `yields`: the calls that give the CPU away.
+    fn mark_spins_with_calls(&mut self, executions: impl Fn(u64) -> u64, yields: &HashSet<u64>) {
         for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
             let own = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
             let own: Vec<usize> = own.collect();
-            let pauses =
-                |b: &&usize| self.graph.block_instructions(**b).iter().any(|i| i.mnemonic() == Mnemonic::Pause);
+            let gives_way = |i: &Instruction| waiting::pauses(i) || yields.contains(&i.ip());
+            let pauses = |b: &&usize| self.graph.block_instructions(**b).iter().any(gives_way);
             if !own.iter().any(|b| pauses(&b)) {
                 continue; // most loops
             }
             let rounds = executions(l.header);
             let usual = |b: &&usize| 2 * executions(self.graph.blocks[**b].start) > rounds;
             let usual_way = own.iter().filter(usual).flat_map(|b| self.graph.block_instructions(*b));
-            l.waits = waiting::spins_with_calls(usual_way);
+            l.waits = waiting::spins_with_calls(usual_way, |i| yields.contains(&i.ip()));
         }
     }
 

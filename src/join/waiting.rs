@@ -96,6 +96,12 @@ const LOCKS: &[&str] = &[
     "parking_lot_core::parking_lot::park*",
 ];
 
+/// Whether the function called `name` gives the CPU to others.
+pub fn yields(name: &str) -> bool {
+    let name = name.strip_suffix("@plt").unwrap_or(name);
+    ["sched_yield", "__sched_yield", "pthread_yield", "thrd_yield"].contains(&name)
+}
+
 /// The reason for waiting of the function called `name`, if it waits.
 pub fn by_name(name: &str) -> Option<Wait> {
     let name = name.strip_suffix("@plt").unwrap_or(name);
@@ -121,15 +127,20 @@ pub fn spins<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
     body.is_some_and(|body| body.iter().any(|i| pauses(i)) || only_polls(&body))
 }
 
-/// Whether a loop whose usual way is over these instructions spins, calls included: it pauses each time and changes no memory but its
+/// Whether a loop whose usual way is over these instructions spins, calls included: it pauses or yields each time and changes no memory but its
 /// own stack, or only to the same constants again.
-pub fn spins_with_calls<'a>(usual_way: impl Iterator<Item = &'a Instruction>) -> bool {
+/// `yields`: whether an instruction calls a function that gives the CPU away.
+pub fn spins_with_calls<'a>(
+    usual_way: impl Iterator<Item = &'a Instruction>,
+    yields: impl Fn(&Instruction) -> bool,
+) -> bool {
     let body = effective(usual_way, LARGEST_SPIN_WITH_CALLS);
     let mut factory = InstructionInfoFactory::new();
     // LLVM's marks its thread as waiting in each round, with the same constant.
     let same_again = |i: &Instruction| i.mnemonic() == Mnemonic::Mov && is_immediate(i);
     body.is_some_and(|body| {
-        body.iter().any(|i| pauses(i)) && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i))
+        body.iter().any(|i| pauses(i) || yields(i))
+            && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i))
     })
 }
 
@@ -156,7 +167,8 @@ fn is_immediate(instruction: &Instruction) -> bool {
     instruction.op_count() == 2 && instruction.try_immediate(1).is_ok()
 }
 
-fn pauses(instruction: &Instruction) -> bool {
+/// Whether an instruction lets the other thread of its core, or the time, go on.
+pub fn pauses(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait)
 }
 
@@ -244,11 +256,13 @@ mod tests {
         // pause; mov [rsp+12],eax; call; test al,al; je
         let round = code(&[0xf3, 0x90, 0x89, 0x44, 0x24, 0x0c, 0xe8, 0, 1, 0, 0, 0x84, 0xc0, 0x74, 0xf1]);
         assert!(
-            spins_with_calls(round.iter()) && !spins_with_calls(round[1..].iter()),
+            spins_with_calls(round.iter(), |_| false) && !spins_with_calls(round[1..].iter(), |_| false),
             "without a pause it may be work"
         );
         // the same with mov [rdi+12],eax
-        assert!(!spins_with_calls(code(&[0xf3, 0x90, 0x89, 0x47, 0x0c, 0xe8, 0, 1, 0, 0, 0x74, 0xf4]).iter()));
+        assert!(!spins_with_calls(code(&[0xf3, 0x90, 0x89, 0x47, 0x0c, 0xe8, 0, 1, 0, 0, 0x74, 0xf4]).iter(), |_| {
+            false
+        }));
         // rdtsc; shl rdx,32; or rax,rdx; ret · mov [rdi],eax; ret · call; ret
         assert!(only_looks(code(&[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3]).iter()));
         assert!(!only_looks(code(&[0x89, 0x07, 0xc3]).iter()));
