@@ -9,15 +9,15 @@ use nix::unistd::Pid;
 use crate::sample::{self, Gate, SampleOptions};
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::own_limits;
+use crate::tracee::permission::try_to_trace;
 use crate::tracee::proc_status::{read_start_ticks, read_status};
-use crate::tracee::thread::Running;
 
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
 use super::options::RunOptions;
+use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::run::Outcome;
 use super::single::{self, Span};
 use super::{SessionError, assemble, ceilings, passes, preflight};
 
@@ -106,7 +106,7 @@ fn check(pid: Pid) -> Result<(), String> {
     if std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)) {
         return Err("it is a thread of the kernel, or has ended".into());
     }
-    Running::may_trace(pid).map_err(|e| {
+    try_to_trace(pid).map_err(|e| {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
         match scope.trim() {
             "1" | "2" => format!("{e}; run rprof as root, or allow it with sysctl kernel.yama.ptrace_scope=0"),

@@ -11,7 +11,8 @@ use crate::roofline::Placement;
 
 use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 use super::progress::Notices;
-use super::run::{self, Outcome};
+use super::outcome::Outcome;
+use super::run;
 use super::{SessionError, ceilings};
 
 /// The hidden subcommand that runs the kernels.

@@ -19,6 +19,7 @@ use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
 use super::input::Input;
 use super::options::{GpuCounts, Passes, RunOptions};
+use super::outcome::Outcome;
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
@@ -33,19 +34,6 @@ const ONE_RUN: &str = "certified hardware counters told what the report needs of
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
-
-/// The result of a run.
-#[derive(Debug)]
-pub struct Outcome {
-    /// How the user's own run of the program ended.
-    pub end: ProgramEnd,
-    /// Facts and analysis.
-    pub profile: Profile,
-    /// The folder for the files.
-    pub folder: OutputFolder,
-    /// Until the report is written, Ctrl-C does not end rprof.
-    pub held: Foreground,
-}
 
 /// Profiles a program.
 ///

@@ -31,6 +31,7 @@ pub mod modules;
 pub mod own_limits;
 pub mod own_stack;
 pub mod path_text;
+pub mod permission;
 pub mod proc_status;
 pub mod remote;
 pub mod sampling_clock;

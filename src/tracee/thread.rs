@@ -8,7 +8,6 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::address::Address;
-use super::wait::{Event, Stop, wait_for};
 
 /// All general-purpose registers, flags and segment bases.
 pub type Registers = libc::user_regs_struct;
@@ -102,20 +101,6 @@ impl Running {
     pub fn visit(tid: Pid) -> Result<Self, TraceError> {
         ptrace::seize(tid, ptrace::Options::empty()).map_err(TraceError::new("trace", tid))?;
         Ok(Running { tid })
-    }
-
-    /// Whether we may trace the first thread of `pid`, tried and undone: it is stopped for a moment.
-    ///
-    /// # Errors
-    /// As [`visit`](Self::visit).
-    pub fn may_trace(pid: Pid) -> Result<(), TraceError> {
-        let running = Self::visit(pid)?;
-        running.interrupt()?;
-        match wait_for(pid, true) {
-            Some(Event::Stopped(stopped, Stop::Signal(signal))) => stopped.detach(signal),
-            Some(Event::Stopped(stopped, _)) => stopped.detach(0),
-            Some(Event::Ended(..)) | None => Ok(()),
-        }
     }
 
     /// A thread that we trace and have resumed.

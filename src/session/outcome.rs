@@ -1,0 +1,20 @@
+//! The result of a session, for whoever writes it out.
+
+use crate::profile::Profile;
+use crate::tracee::foreground::Foreground;
+
+use super::end::ProgramEnd;
+use super::output::OutputFolder;
+
+/// The result of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the user's own run of the program ended.
+    pub end: ProgramEnd,
+    /// Facts and analysis.
+    pub profile: Profile,
+    /// The folder for the files.
+    pub folder: OutputFolder,
+    /// Until the report is written, Ctrl-C does not end rprof.
+    pub held: Foreground,
+}
