@@ -120,3 +120,31 @@ fn a_report_recomputes_the_analysis_from_the_facts() {
     let classified = right["functions"].as_array().unwrap().iter().filter(is_classified).count();
     assert!(classified > 5, "{classified} functions are analysed");
 }
+
+#[test]
+fn one_function_everything_and_questions_are_one_command_away() {
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/profiles/kernels.json");
+    let sandbox = Sandbox::new();
+    let told = |arguments: &[&str]| {
+        let output = sandbox.run(arguments);
+        assert_eq!(status(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    let brief = told(&["report", recorded]);
+    assert!(brief.contains(&format!("More: rprof report {recorded}")) && !brief.contains("Ladder"), "{brief}");
+    assert!(told(&["report", recorded, "--function", "triad"]).contains("Ladder of its ceilings"));
+    assert!(told(&["report", recorded, "--all"]).contains("\nmachine: "));
+    assert!(told(&["report", recorded, "--format", "svg", "--function", "triad"]).contains("its own roofline"));
+    assert!(told(&["report", recorded, "--format", "svg", "--function", "gemm"]).contains("Roofline of"), "two match");
+    assert!(
+        told(&["report", recorded, "--format", "flamegraph", "--by", "lost"]).contains("Time lost below the bound")
+    );
+    assert!(told(&["diff", recorded, recorded, "--format", "flamegraph"]).contains("red: longer than before"));
+    let top: Value = serde_json::from_str(&told(&["query", recorded, "top", "--limit", "2", "--json"])).unwrap();
+    assert_eq!((top["functions"]["items"].as_array().unwrap().len(), &top["functions"]["cut"]), (2, &9.into()));
+    assert!(told(&["query", recorded, "explain", "triad"]).contains("memory bandwidth"));
+    assert!(told(&["query", recorded, "ceilings", "dp."]).contains("dp.fma"));
+    assert!(told(&["query", recorded, "compare", recorded]).contains("No function's time differs"));
+    let refused = sandbox.run(["query", recorded, "explain", "nothing"]);
+    assert_eq!((status(&refused), stderr(&refused).lines().count()), (125, 1), "{}", stderr(&refused));
+}

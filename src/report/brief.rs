@@ -83,7 +83,10 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     }
     let ranked = ranking::by_gain(view.kept(profile));
     let sampled = ranked.iter().filter(|gain| gain.function.share.is_some()).count();
-    let shown = &ranked[..ranked.len().min(ROWS)];
+    // Without any sample, the first of those that were counted.
+    let most = if sampled > 0 { sampled.min(ROWS) } else { ROWS };
+    let first = ranked.iter().filter(|gain| sampled == 0 || gain.function.share.is_some()).take(most);
+    let shown: &[Gain<'_>] = &first.copied().collect::<Vec<_>>();
     let mut out = rows(shown, view, width);
     let rest = sampled.saturating_sub(shown.iter().filter(|gain| gain.function.share.is_some()).count());
     let unsampled = ranked.len() - shown.len() - rest;

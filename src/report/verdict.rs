@@ -119,8 +119,9 @@ pub fn held_by(f: &Function) -> String {
             format!("and no ceiling explains its time{at}")
         }
         Some(class) => {
-            let explained =
-                at.filter(|at| *at >= AT_ITS_BOUND).map(|at| format!("{} (at {})", words::class(class), of_bound(at)));
+            let explained = at
+                .filter(|at| *at >= AT_ITS_BOUND && account::of_kernel(f).is_none())
+                .map(|at| format!("{} (at {})", words::class(class), of_bound(at)));
             let by = explained.or_else(|| causes(f)).unwrap_or_else(|| words::class(class).to_owned());
             let doubt = if table::is_doubtful(f) { "probably " } else { "" };
             format!("{doubt}held by {by}")
