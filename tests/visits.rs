@@ -189,7 +189,7 @@ fn what_cannot_be_attached_to_is_refused_with_the_reason() {
 #[test]
 fn a_stopped_process_is_not_waited_for() {
     let sandbox = Sandbox::new();
-    let child = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = Pid::from_raw(child.id() as i32);
     kill(pid, Signal::SIGSTOP).unwrap();
     let output = sandbox.run(["--pid", &pid.to_string(), "--duration", "0.5", "-o", "r"]);
@@ -197,4 +197,5 @@ fn a_stopped_process_is_not_waited_for() {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(stat.contains(") T "), "it is still stopped: {stat}");
     kill(pid, Signal::SIGKILL).unwrap();
+    child.wait().unwrap();
 }

@@ -66,6 +66,7 @@ use sampled::Sampled;
 use stacks::StackTable;
 use timeline::{Activity, Moment};
 
+pub use account::usual_clock;
 pub use doubts::COUNTERS_DISAGREE;
 pub use resolver::Resolver;
 

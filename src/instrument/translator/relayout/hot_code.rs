@@ -71,8 +71,10 @@ const THREADS: usize = 4;
 pub struct PlacingSettings {
     /// Time from a program's start to the first relayout.
     pub after: Duration,
-    /// Time from there to the second relayout; the interval grows each time.
+    /// Time from there to the second relayout.
     pub again: Duration,
+    /// Factor by which that interval grows each time.
+    pub longer: u32,
     /// From this many hot blocks on, they have more taken branches than the branch target buffer holds: their landings avoid
     /// taken branches, at the cost of saving the flags.
     pub spare_branches_from: usize,
@@ -92,6 +94,7 @@ impl Default for PlacingSettings {
         PlacingSettings {
             after: FIRST,
             again: AGAIN,
+            longer: LONGER,
             spare_branches_from,
             short_code_from: MANY_BRANCHES,
             worth: WORTH,
@@ -161,10 +164,15 @@ impl Placing {
         is_due && !fills
     }
 
+    /// All counters begin at 0 again: threads have left the code cache.
+    pub(crate) fn forget_counts(&mut self) {
+        self.before.clear();
+    }
+
     /// The increase of each counter since the last look.
     fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
         self.due = now + self.interval;
-        self.interval *= LONGER;
+        self.interval *= self.settings.longer;
         let before = std::mem::replace(&mut self.before, counts);
         let then = before.into_iter().chain(std::iter::repeat(0));
         // A thread that has ended took its counts along.

@@ -125,6 +125,7 @@ impl Visitor {
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
         if let Some(process) = self.run.processes.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
             process.refresh_text(maps);
+            process.image.space.borrow_mut().placing.forget_counts();
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.

@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::tally::Tally;
+use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::counts::extra_work::Added;
 use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
@@ -33,6 +35,10 @@ use crate::tracee::clock::monotonic_ns;
 use crate::tracee::proc_status::read_cpu_seconds;
 use crate::tracee::wait::Event;
 
+/// Time from the first visit to the first relayout of hot code, and from one to the next: visits are short, and their speed
+/// should soon be that of long runs.
+const FIRST_RELAYOUT: Duration = Duration::from_millis(1);
+const NEXT_RELAYOUT: Duration = Duration::from_millis(60);
 /// Longest window of the sink of accesses: one that fills a large cache may take longer, and ends there.
 const LONGEST_OF_SINK: Duration = Duration::from_millis(120);
 /// Interval between looks whether it is over.
@@ -96,7 +102,9 @@ impl Visitor {
     pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
         crate::instrument::translator::tracer::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
-        let run = Run::new(Pid::from_raw(0), sinks, PlacingSettings::default(), None, true);
+        let placing =
+            PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
+        let run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
         Visitor {
             run,
             ordinals: HashMap::new(),
@@ -217,33 +225,36 @@ impl Visitor {
 
     /// Keeps the counts of the window that has just ended; false if there are none.
     fn take_window(&mut self, begin_ns: u64, end_ns: u64, threads: Vec<WindowThread>) -> bool {
-        let mut tally = Tally::new();
+        let (mut tally, mut added) = (Tally::new(), Added::default());
         let mut seen = Vec::new();
+        let mut finish = |space: &mut CodeCache, drain: &mut Option<AccessBuffer>| {
+            added.add(space.added());
+            space.finish(&mut tally, drain);
+        };
         for process in self.run.processes.values() {
             let space = &process.image.space;
             if !seen.contains(&space.as_ptr()) {
                 seen.push(space.as_ptr());
-                space.borrow_mut().finish(&mut tally, &mut self.run.drain);
+                finish(&mut space.borrow_mut(), &mut self.run.drain);
             }
         }
         while let Some(space) = self.run.finished.pop_front() {
-            space.borrow_mut().finish(&mut tally, &mut self.run.drain);
+            finish(&mut space.borrow_mut(), &mut self.run.drain);
         }
         let blocks = tally.into_blocks();
         let any = !blocks.is_empty();
         let waited_s = self.run.waited.as_secs_f64();
         let addresses = self.with_addresses;
-        if std::env::var_os("RPROF_DEBUG_VISITS").is_some() {
-            let n: u64 = blocks.iter().flat_map(|b| &b.executions).map(|e| e.1).sum();
-            eprintln!(
-                "window {:.2} ms, waited {:.2} ms, addresses {addresses}, {} blocks {n} executions, threads {:?}",
-                (end_ns - begin_ns) as f64 * 1e-6,
-                waited_s * 1e3,
-                blocks.len(),
-                threads.iter().map(|t| (t.thread, (t.cpu_s * 1e6) as u64, t.escaped)).collect::<Vec<_>>()
-            );
-        }
-        self.windows.push(Window { begin_ns, end_ns, waited_s, addresses, threads, blocks });
+        self.windows.push(Window {
+            begin_ns,
+            end_ns,
+            waited_s,
+            extra_cycles: added.cycles,
+            first_copies: added.first_copies(),
+            addresses,
+            threads,
+            blocks,
+        });
         any
     }
 

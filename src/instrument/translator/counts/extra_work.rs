@@ -1,0 +1,68 @@
+//! How much longer a stretch of translated code takes than the program's own: what the translator has added to it, priced.
+//!
+//! | added | cycles each | where measured |
+//! | --- | --- | --- |
+//! | a counter in line | `COUNTER` | three programs of known work, `tests/bench.d/single.sh` |
+//! | the comparison and landing of a return | `RETURN` | the same |
+//!
+//! Counters of loops are registers and cost nothing. Prices differ between processors: the correction is stated with its own size
+//! as its error.
+
+use crate::instrument::translator::code_cache::block::BlockId;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+
+/// `ret`
+const RET: u8 = 0xc3;
+/// Cycles of a counter in line.
+const COUNTER: f64 = 0.6;
+/// Cycles of a return.
+const RETURN: f64 = 3.0;
+
+/// What translated code had that the program's own has not.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Added {
+    /// Cycles that it took.
+    pub cycles: f64,
+    /// Executions of blocks, and those of copies that no relayout has written.
+    blocks: (f64, f64),
+}
+
+impl Added {
+    /// Adds that of another code cache.
+    pub fn add(&mut self, more: Added) {
+        self.cycles += more.cycles;
+        self.blocks.0 += more.blocks.0;
+        self.blocks.1 += more.blocks.1;
+    }
+
+    /// Share of the executions that were of first copies, which are slower than the price list says.
+    pub fn first_copies(&self) -> f64 {
+        if self.blocks.0 > 0.0 { self.blocks.1 / self.blocks.0 } else { 0.0 }
+    }
+}
+
+impl CodeCache {
+    /// The translator's additions since the totals were handed over last.
+    pub fn added(&mut self) -> Added {
+        self.totals.sort();
+        let value = |slot: u32| -> f64 { self.totals.of(slot).iter().map(|t| t.value as f64).sum() };
+        let mut added = Added::default();
+        for id in 0..self.blocks.len() as BlockId {
+            let block = &self.blocks[id as usize];
+            if block.induction.is_some() || block.loop_counter.is_some() {
+                continue;
+            }
+            let counted = value(block.slot);
+            let left = block.flow.and_then(|flow| flow.left).map_or(0.0, value);
+            added.cycles += COUNTER * (counted + left);
+            added.blocks.0 += counted;
+            if block.placed == 0 {
+                added.blocks.1 += counted;
+            }
+            if self.block_code(id).last() == Some(&RET) {
+                added.cycles += RETURN * counted;
+            }
+        }
+        added
+    }
+}
