@@ -7,6 +7,9 @@ use crate::join::code_map::FunctionId;
 /// Rounds of the iteration. Few, since the durations of windows are noisy: what more rounds change is noise.
 const ROUNDS: usize = 10;
 
+/// No thread executes more instructions a second: a function whose windows seem shorter was met while its thread waited.
+const FASTEST: f64 = 4e10;
+
 /// The work of all windows by function.
 #[derive(Debug, Clone, Default)]
 pub struct Attributed {
@@ -87,6 +90,9 @@ pub fn attribute(
             *seconds *= of_group.sum::<f64>() / sums[id];
         }
     }
+    for (id, seconds) in &mut window_s {
+        *seconds = seconds.max(sums[id] / FASTEST);
+    }
     Attributed { instructions: sums, window_s, native_s: native_s.clone(), expansion }
 }
 
@@ -125,6 +131,13 @@ mod tests {
         let native = map(&[(0, 8.0), (7, 2.0)]);
         let attributed = attribute(&native, &[map(&[(0, 100.0)])], &[0.1]);
         assert!((attributed.window_s[&0] - 0.08).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_window_of_waiting_makes_nobody_faster_than_a_processor() {
+        let native = map(&[(0, 5.0), (1, 5.0)]);
+        let attributed = attribute(&native, &[map(&[(0, 1e9)]), map(&[(1, 1e9)])], &[0.1, 0.0]);
+        assert!(attributed.rate(1) <= FASTEST, "{}", attributed.rate(1));
     }
 
     #[test]

@@ -40,7 +40,7 @@ use crate::tracee::wait::Event;
 const FIRST_RELAYOUT: Duration = Duration::from_millis(1);
 const NEXT_RELAYOUT: Duration = Duration::from_millis(60);
 /// Longest window of the sink of accesses: one that fills a large cache may take longer, and ends there.
-const LONGEST_OF_SINK: Duration = Duration::from_millis(120);
+const LONGEST_OF_SINK: Duration = Duration::from_millis(30);
 /// Interval between looks whether it is over.
 const LOOK_AT_SINK: Duration = Duration::from_millis(1);
 /// More notices that a phase was long enough than the sink waits for.
