@@ -36,8 +36,10 @@ pub fn sum<'t>(sites: impl Iterator<Item = (u64, &'t Traffic)>, origins: &Origin
         let regular = t.l2_misses * (t.unit_lines + t.strided_lines) / known;
         sum.foreseen += regular;
         match origins.get(&offset) {
-            Some(AddressOrigin::Computed | AddressOrigin::Indexed) => sum.computable += t.l2_misses - regular,
-            Some(AddressOrigin::Chased) => sum.chased += t.l2_misses - regular,
+            Some(AddressOrigin::Computed | AddressOrigin::Indexed) => {
+                sum.computable += (t.l2_misses - regular).max(0.0)
+            }
+            Some(AddressOrigin::Chased) => sum.chased += (t.l2_misses - regular).max(0.0),
             None => {}
         }
     }

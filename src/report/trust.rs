@@ -13,6 +13,11 @@ const VERY_FEW_SAMPLES: u64 = 100;
 const BUSY_HOST: f64 = 0.05;
 /// From here on times are those of the other programs, too.
 const OVERLOADED_HOST: f64 = 0.25;
+/// Estimated counts with at most this mean error are as good as counted ones for a report, and with at most that fair.
+const FAIR_ESTIMATE: f64 = 0.2;
+const POOR_ESTIMATE: f64 = 0.6;
+/// Share of the time from which on a function's error counts.
+const WORTH_TELLING: f64 = 0.02;
 /// Share of the time in functions with counts.
 const MOSTLY_COUNTED: f64 = 0.9;
 /// The clock differs from that of the ceilings if it does by this share.
@@ -132,7 +137,27 @@ fn counts(profile: &Profile) -> Option<(Level, String)> {
         return None;
     }
     let level = if with_counts >= MOSTLY_COUNTED { Level::Good } else { Level::Fair };
-    Some((level, format!("counts for {} of the time", percent(with_counts.min(1.0)))))
+    let covered = format!("counts for {} of the time", percent(with_counts.min(1.0)));
+    match estimated(profile) {
+        None => Some((level, covered)),
+        Some(error) if error <= FAIR_ESTIMATE => Some((level, format!("{covered}, estimated ± {}", percent(error)))),
+        Some(error) if error <= POOR_ESTIMATE => {
+            Some((Level::Fair, format!("{covered}, estimated ± {}", percent(error))))
+        }
+        Some(_) => Some((Level::Poor, format!("{covered}, estimated from too few windows"))),
+    }
+}
+
+/// Mean relative error of counts that were extended from windows, weighted by time; infinite if a function's is not known. `None`:
+/// all was counted.
+fn estimated(profile: &Profile) -> Option<f64> {
+    let of = |f: &Function| {
+        let source = f.source.get("instructions").filter(|source| source.how == "estimated")?;
+        Some((f.share.filter(|share| *share >= WORTH_TELLING)?, source.error.unwrap_or(f64::INFINITY)))
+    };
+    let known: Vec<(f64, f64)> = profile.functions.iter().filter_map(of).collect();
+    let shares: f64 = known.iter().map(|(share, _)| share).sum();
+    (shares > 0.0).then(|| known.iter().map(|(share, error)| share * error).sum::<f64>() / shares)
 }
 
 /// Time in code that has no name. That is no fault of the figures.
