@@ -14,7 +14,7 @@ use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 
 /// `rprof [run]`.
-pub fn run(args: run::RunArgs) -> Result<ExitCode> {
+pub fn run(args: run::RunArgs) -> Result<u8> {
     let view = view(args.function.as_deref(), args.precision, args.full_names);
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
@@ -65,7 +65,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
 }
 
 /// `rprof demo`.
-pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
+pub fn demo(args: demo::DemoArgs) -> Result<u8> {
     let view = view(None, run::PrecisionArg::Mixed, false);
     let outcome = if args.gpu {
         session::demo::gpu(args.output, args.quiet)?
@@ -87,7 +87,7 @@ fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<
 }
 
 /// Writes the report files, prints the report also if that failed, and hands on the program's exit status.
-fn finish(outcome: session::Outcome, view: View) -> Result<ExitCode> {
+fn finish(outcome: session::Outcome, view: View) -> Result<u8> {
     let folder = outcome.folder.path();
     let view = &View { source: shell_word(&folder.display().to_string()), ..view };
     let written = write_files(&outcome.folder, &outcome.profile, view);
@@ -97,7 +97,7 @@ fn finish(outcome: session::Outcome, view: View) -> Result<ExitCode> {
     let work = if outcome.profile.regions.iter().any(|r| !r.work.is_empty()) { ", work.svg" } else { "" };
     let files = format!("profile.json, report.html, roofline.svg, flamegraph.svg{work}");
     let _ = writeln!(stderr(), "Written to {}: {files}", folder.display());
-    Ok(ExitCode::from(outcome.end.exit_code()))
+    Ok(outcome.end.exit_code())
 }
 
 fn placement(choice: run::ImbalanceArg) -> Placement {

@@ -23,15 +23,21 @@ fn work() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     rprof::tracee::own_limits::lift();
-    let command = cli.command.unwrap_or(Command::Run(cli.run));
-    match dispatch(command) {
-        Ok(code) => code,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "rprof: {}", one_line(&error));
-            let code = error.downcast_ref::<rprof::session::SessionError>().map_or(FAILED, |e| e.exit_code());
-            ExitCode::from(code)
-        }
+    match cli.command.unwrap_or(Command::Run(cli.run)) {
+        Command::Run(args) if args.visits() => rprof::session::keeper::apart(move || settle(commands::run(args))),
+        command => dispatch(command).unwrap_or_else(|error| ExitCode::from(failed(&error))),
     }
+}
+
+/// The exit status of a command, after its error was printed.
+fn settle(result: anyhow::Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| failed(&error))
+}
+
+/// Prints an error; returns its exit status.
+fn failed(error: &anyhow::Error) -> u8 {
+    let _ = writeln!(std::io::stderr(), "rprof: {}", one_line(error));
+    error.downcast_ref::<rprof::session::SessionError>().map_or(FAILED, |e| e.exit_code())
 }
 
 /// What is wrong with the arguments, in one line; what was asked for, as it is.
@@ -62,8 +68,8 @@ fn one_line(error: &anyhow::Error) -> String {
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(args) => commands::run(args),
-        Command::Demo(args) => commands::demo(args),
+        Command::Run(args) => commands::run(args).map(ExitCode::from),
+        Command::Demo(args) => commands::demo(args).map(ExitCode::from),
         Command::DemoKernels(args) => commands::demo_kernels(args),
         Command::GpuDemoKernels => commands::gpu_demo_kernels(),
         Command::Machine(args) => commands::machine(args),

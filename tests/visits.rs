@@ -162,6 +162,35 @@ fn a_program_runs_on_when_rprof_is_asked_to_leave() {
 }
 
 #[test]
+fn a_program_runs_on_when_rprof_is_killed() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    for attempt in 0..times() / 4 {
+        let ended = sandbox.path().join(format!("ended{attempt}"));
+        let script = format!("{} 900 > {ended}; echo $? >> {ended}", program.display(), ended = ended.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
+        command.current_dir(sandbox.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        let arguments =
+            ["--quiet", "--passes", "single", "--memory", "off", "--budget", "50%", "--", "sh", "-c", &script];
+        let mut rprof = command.args(arguments).spawn().unwrap();
+        while !ended.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(100 + 37 * attempt as u64 % 600));
+        rprof.kill().unwrap();
+        rprof.wait().unwrap();
+        for _ in 0..1000 {
+            if std::fs::read_to_string(&ended).unwrap().ends_with("\n3\n") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(std::fs::read_to_string(&ended).unwrap().ends_with(" 1\n3\n"), "attempt {attempt}");
+    }
+}
+
+#[test]
 fn what_cannot_be_attached_to_is_refused_with_the_reason() {
     let sandbox = Sandbox::new();
     let refused = |pid: &str| {

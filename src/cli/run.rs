@@ -77,6 +77,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+impl RunArgs {
+    /// Whether a program is visited while it runs.
+    pub fn visits(&self) -> bool {
+        self.pid.is_some() || matches!(self.passes, Some(PassesArg::Single))
+    }
+}
+
 fn percentage(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),

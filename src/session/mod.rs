@@ -23,6 +23,7 @@ mod evidence;
 mod gpu;
 mod hardware;
 mod input;
+pub mod keeper;
 #[cfg(target_arch = "x86_64")]
 mod known_work;
 mod one_run;
