@@ -271,10 +271,13 @@ impl<'e> Joined<'e> {
             let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
             let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
             let whole = counts.map(|c| &c.whole);
-            if self.evidence.counted.is_some_and(|counted| counted.estimate.is_none())
-                && let Some(reason) = doubts::contradiction(elapsed, whole, period, self.fastest)
-            {
-                return Err(reason);
+            let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
+            match doubts::contradiction(elapsed, whole, period, self.fastest) {
+                Some(_) if in_windows && whole.is_some() => {
+                    return Err("windows met more of it than its samples leave time for".into());
+                }
+                Some(reason) if !in_windows => return Err(reason),
+                _ => {}
             }
         }
         let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());

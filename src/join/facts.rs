@@ -66,6 +66,8 @@ pub struct Common {
     pub missing: Missing,
 }
 
+/// Of counts that were extended from windows.
+const NO_INTERVAL: &str = "too few windows or samples met it for an interval";
 /// Why a count that is not null is not the whole.
 const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
 const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
@@ -161,7 +163,10 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     let how = || Source {
         how: how_counted.into(),
         error,
-        reason: is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
+        reason: match measured.estimated {
+            Some(None) => Some(NO_INTERVAL.to_owned()),
+            _ => is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
+        },
     };
     fields.iter().for_each(|f| {
         function.source.insert((*f).into(), how());

@@ -16,11 +16,12 @@ use super::gpu;
 use super::options::RunOptions;
 use super::output::mpi_rank;
 
-/// Joins the evidence, names the functions and adds the analysis.
-pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence: Evidence) -> Profile {
+/// Joins the evidence, names the functions and adds the analysis. `end`: `None` if the program runs on.
+pub fn profile(options: &RunOptions, end: Option<ProgramEnd>, machine: Machine, evidence: Evidence) -> Profile {
     let (exit_status, signal) = match end {
-        ProgramEnd::Exited(status) => (Some(status), None),
-        ProgramEnd::Signalled(signal) => (None, Some(signal)),
+        Some(ProgramEnd::Exited(status)) => (Some(status), None),
+        Some(ProgramEnd::Signalled(signal)) => (None, Some(signal)),
+        None => (None, None),
     };
     let run = Run {
         command: options.program.iter().map(|a| a.to_string_lossy().into_owned()).collect(),

@@ -30,6 +30,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// It is gone, is not for this machine, or may not be traced; the output folder cannot be written.
 pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
+    let held =
+        Foreground::hold(Pid::from_raw(0)).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    Foreground::hold_beside();
     preflight::own_proc()?;
     preflight::own_room()?;
     let refuse = |reason: String| SessionError::CannotAttach { pid, reason };
@@ -39,9 +42,6 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let folder = OutputFolder::create(options.output.as_deref(), None, &[])?;
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
-    let held =
-        Foreground::hold(Pid::from_raw(0)).map_err(|source| SessionError::Stream { stream: "signals", source })?;
-    Foreground::hold_beside();
     let until = match options.window.to_s {
         Some(to_s) => format!("for {to_s} s"),
         None => "until Ctrl-C or its end".into(),
@@ -71,14 +71,19 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let visited = visits.join();
     // It only sleeps.
     let _ = ender.join();
-    let mut timed = sampled.map_err(|e| SessionError::Pass { pass: "single", reason: e.to_string() })?.evidence;
+    let is_gone = read_start_ticks(process) != began;
+    let mut timed = match sampled {
+        Ok(sampled) => sampled.evidence,
+        Err(_) if is_gone => return Err(refuse("it ended before rprof had attached".into())),
+        Err(e) => return Err(SessionError::Pass { pass: "single", reason: e.to_string() }),
+    };
     options.window.cut(&mut timed);
     match passes::visited(visited) {
         Ok(visited) => evidence.take_visited(timed, visited, &machine),
         Err(reason) => evidence.without_windows(timed, reason),
     }
     let end = ProgramEnd::Exited(0);
-    if read_start_ticks(process) != began {
+    if is_gone {
         evidence.warnings.push(crate::profile::run::Warning::new(
             "process-ended",
             format!("process {pid} ended while rprof was attached to it"),
@@ -87,7 +92,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         ));
     }
     let options = RunOptions { program: command, ..options.clone() };
-    let profile = assemble::profile(&options, end, machine, evidence);
+    let profile = assemble::profile(&options, None, machine, evidence);
     Ok(Outcome { end, profile, folder, held })
 }
 
@@ -104,7 +109,7 @@ fn check(pid: Pid) -> Result<(), String> {
         return Err(format!("process {} traces it, and a process can have only one tracer", status.tracer));
     }
     if std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)) {
-        return Err("it is a thread of the kernel, or has ended".into());
+        return Err("it is a thread of the kernel, or has ended and waits for its parent (zombie)".into());
     }
     try_to_trace(pid).map_err(|e| {
         let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();

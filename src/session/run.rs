@@ -53,6 +53,9 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let mut machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
     let which = options.passes.unwrap_or(Passes::Both);
+    if which == Passes::Single {
+        Foreground::hold_beside();
+    }
     let hardware = match which {
         Passes::Counted => None,
         _ => Some(Hardware::prepare(options.counters_from.as_deref(), &mut evidence.warnings)?),
@@ -78,7 +81,8 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
     };
-    let mut profile = assemble::profile(options, end, machine, evidence);
+    let known_end = foreground::leaves().is_none().then_some(end);
+    let mut profile = assemble::profile(options, known_end, machine, evidence);
     if profile.run.warnings.iter().any(|w| w.code == join::COUNTERS_DISAGREE) {
         hardware.iter().for_each(Hardware::distrust);
     }
@@ -160,7 +164,6 @@ fn one_pass(
     ));
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    Foreground::hold_beside();
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
@@ -180,7 +183,15 @@ fn one_pass(
         Err(reason) => evidence.without_windows(timed, reason),
     }
     Ok(match foreground::leaves() {
-        Some(signal) => ProgramEnd::Signalled(signal),
+        Some(signal) => {
+            evidence.warnings.push(Warning::new(
+                "left-running",
+                format!("rprof was asked to end by signal {signal}, and left the program running"),
+                "what the program did afterwards is not in the figures",
+                "Ctrl-C ends both",
+            ));
+            ProgramEnd::Signalled(signal)
+        }
         None => ProgramEnd::of(pass.native.timed.status),
     })
 }

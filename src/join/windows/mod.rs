@@ -18,7 +18,7 @@ use super::executed::{Executed, Span};
 use super::modules::{Modules, Pass};
 use super::resolver::Resolver;
 use super::sampled::Sampled;
-use crate::profile::code::CodeRef;
+use crate::profile::code::{CodeRef, ModuleKind};
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::estimate::{Estimate, FunctionEstimate};
@@ -56,7 +56,10 @@ pub fn extend(
 ) -> Extended {
     let mut timed = native::without_windows(timed, windows, off);
     native::match_threads(&mut counted, &timed);
-    counted.blocks = sum(windows);
+    // Code that is made at run time comes and goes between windows: what they met is no part of the whole.
+    let is_lasting =
+        |at: CodeRef| counted.modules.get(at.module as usize).is_some_and(|m| m.kind != ModuleKind::Anonymous);
+    counted.blocks = sum(windows).into_iter().filter(|block| is_lasting(block.at)).collect();
     let (factors, functions, seconds) = {
         let mut code = {
             let threads = [&timed.threads[..], &counted.threads[..]];
@@ -71,7 +74,8 @@ pub fn extend(
             telling(&met, &native_s).into_iter().unzip();
         let work_s: Vec<f64> = met.iter().map(|w| w.native_s(clock_hz)).collect();
         let translated_s: f64 = met.iter().map(|w| w.work_s()).sum();
-        let of_speed = LEAST_OF_SPEED.max(1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9));
+        let haste = met.iter().map(|w| w.haste()).sum::<f64>() / met.len().max(1) as f64;
+        let of_speed = haste + LEAST_OF_SPEED.max(1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9));
         let attributed = attribute(&native_s, &of_windows, &work_s);
         let of_all = total(&executed);
         let of_windows_error = errors(&native_s, &of_windows, &work_s);

@@ -51,6 +51,13 @@ impl Window {
         (work_s - self.extra_cycles / clock_hz).max(LEAST_NATIVE * work_s)
     }
 
+    /// Share of its time in waiting for translations, and of its executions in first copies: so far its speed says little.
+    pub fn haste(&self) -> f64 {
+        let cpu_s = self.work_s() + self.waited_s;
+        let waiting = if cpu_s > 0.0 { self.waited_s / cpu_s } else { 1.0 };
+        waiting + self.first_copies
+    }
+
     /// Whether its work took about as long as it does natively: nothing but counting slowed it down.
     pub fn is_at_speed(&self) -> bool {
         !self.addresses
