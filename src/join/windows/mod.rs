@@ -19,7 +19,7 @@ use super::modules::{Modules, Pass};
 use super::resolver::Resolver;
 use super::sampled::Sampled;
 use crate::profile::code::{CodeRef, ModuleKind};
-use crate::profile::evidence::blocks::BlockCount;
+use crate::profile::evidence::blocks::merged;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::estimate::{Estimate, FunctionEstimate};
 use crate::profile::evidence::memory::MemoryEvidence;
@@ -59,7 +59,8 @@ pub fn extend(
     // Code that is made at run time comes and goes between windows: what they met is no part of the whole.
     let is_lasting =
         |at: CodeRef| counted.modules.get(at.module as usize).is_some_and(|m| m.kind != ModuleKind::Anonymous);
-    counted.blocks = sum(windows).into_iter().filter(|block| is_lasting(block.at)).collect();
+    counted.blocks =
+        merged(windows.iter().flat_map(|w| &w.blocks)).into_iter().filter(|block| is_lasting(block.at)).collect();
     let (factors, functions, seconds) = {
         let mut code = {
             let threads = [&timed.threads[..], &counted.threads[..]];
@@ -107,7 +108,8 @@ pub fn extend(
     timed.threads.iter_mut().for_each(|thread| thread.cpu_s *= longer);
     factors.apply(&mut counted.blocks);
     let memory = memory.map(|memory| factors.apply_to_traffic(memory));
-    counted.estimate = Some(Estimate { windows: windows.len() as u32, window_s, native_s, functions });
+    counted.estimate =
+        Some(Estimate { windows: windows.iter().map(|w| w.spans.len() as u32).sum(), window_s, native_s, functions });
     Extended { timed, counted, memory }
 }
 
@@ -124,41 +126,6 @@ fn telling<'w>(
     };
     let at_speed: Vec<_> = met.iter().filter(|(window, _)| window.is_at_speed()).cloned().collect();
     if seconds(&at_speed) >= NEARLY_ALL * seconds(met) { at_speed } else { met.to_vec() }
-}
-
-/// The blocks of all windows together.
-fn sum(windows: &[Window]) -> Vec<BlockCount> {
-    let mut by_code: HashMap<(CodeRef, &[u8]), BlockCount> = HashMap::new();
-    for block in windows.iter().flat_map(|w| &w.blocks) {
-        let sum = by_code.entry((block.at, &block.code)).or_insert_with(|| BlockCount {
-            at: block.at,
-            code: block.code.clone(),
-            executions: Vec::new(),
-            dynamic: Vec::new(),
-            calls: Vec::new(),
-        });
-        for &(thread, n) in &block.executions {
-            match sum.executions.iter_mut().find(|e| e.0 == thread) {
-                Some(known) => known.1 += n,
-                None => sum.executions.push((thread, n)),
-            }
-        }
-        for more in &block.dynamic {
-            match sum.dynamic.iter_mut().find(|d| (d.offset, d.thread) == (more.offset, more.thread)) {
-                Some(known) => known.sum += more.sum,
-                None => sum.dynamic.push(*more),
-            }
-        }
-        for more in &block.calls {
-            match sum.calls.iter_mut().find(|c| c.number == more.number) {
-                Some(known) => known.count += more.count,
-                None => sum.calls.push(*more),
-            }
-        }
-    }
-    let mut blocks: Vec<BlockCount> = by_code.into_values().collect();
-    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
-    blocks
 }
 
 /// Instructions by function in all windows.

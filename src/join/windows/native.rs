@@ -14,7 +14,7 @@ pub fn without_windows(mut timed: TimedEvidence, windows: &[Window], off: &[(u64
     let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 * 1e-9;
     let mut apart: Vec<(f64, f64)> = windows
         .iter()
-        .map(|w| (w.begin_ns, w.end_ns))
+        .flat_map(|w| w.spans.iter().copied())
         .chain(off.iter().copied())
         .map(|(a, b)| (seconds(a), seconds(b)))
         .collect();

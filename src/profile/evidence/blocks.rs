@@ -1,5 +1,7 @@
 //! Blocks of the counted pass and how often they were executed.
 
+use std::collections::HashMap;
+
 use crate::profile::code::CodeRef;
 
 /// A straight run of instructions and how often it was executed from its first to its last instruction.
@@ -35,4 +37,39 @@ pub struct DynamicCount {
     pub thread: u32,
     /// Sum over all executions.
     pub sum: u64,
+}
+
+/// Counts of the same blocks added up, in order of their place.
+pub fn merged<'b>(blocks: impl Iterator<Item = &'b BlockCount>) -> Vec<BlockCount> {
+    let mut by_code: HashMap<(CodeRef, &[u8]), BlockCount> = HashMap::new();
+    for block in blocks {
+        let sum = by_code.entry((block.at, &block.code)).or_insert_with(|| BlockCount {
+            at: block.at,
+            code: block.code.clone(),
+            executions: Vec::new(),
+            dynamic: Vec::new(),
+            calls: Vec::new(),
+        });
+        for &(thread, n) in &block.executions {
+            match sum.executions.iter_mut().find(|e| e.0 == thread) {
+                Some(known) => known.1 += n,
+                None => sum.executions.push((thread, n)),
+            }
+        }
+        for more in &block.dynamic {
+            match sum.dynamic.iter_mut().find(|d| (d.offset, d.thread) == (more.offset, more.thread)) {
+                Some(known) => known.sum += more.sum,
+                None => sum.dynamic.push(*more),
+            }
+        }
+        for more in &block.calls {
+            match sum.calls.iter_mut().find(|c| c.number == more.number) {
+                Some(known) => known.count += more.count,
+                None => sum.calls.push(*more),
+            }
+        }
+    }
+    let mut blocks: Vec<BlockCount> = by_code.into_values().collect();
+    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    blocks
 }

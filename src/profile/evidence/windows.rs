@@ -1,6 +1,6 @@
 //! Evidence of windows: short stretches of a native run in which the program was counted.
 
-use super::blocks::BlockCount;
+use super::blocks::{BlockCount, merged};
 
 /// In a window at speed, threads wait for translations for less than this part of their time.
 const MOST_WAITING: f64 = 0.1;
@@ -13,10 +13,9 @@ const LEAST_NATIVE: f64 = 0.4;
 /// One window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
-    /// When the first thread was stopped, in nanoseconds of CLOCK_MONOTONIC.
-    pub begin_ns: u64,
-    /// When the last thread ran natively again.
-    pub end_ns: u64,
+    /// From when the first thread was stopped until the last one ran natively again, in nanoseconds of CLOCK_MONOTONIC; several
+    /// spans where windows were thrown together.
+    pub spans: Vec<(u64, u64)>,
     /// Seconds for which threads waited for translations.
     pub waited_s: f64,
     /// Cycles that counting added to the program's own work.
@@ -34,7 +33,7 @@ pub struct Window {
 impl Window {
     /// Its length, with the stops at both ends.
     pub fn seconds(&self) -> f64 {
-        self.end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9
+        self.spans.iter().map(|(begin, end)| end.saturating_sub(*begin) as f64 * 1e-9).sum()
     }
 
     /// CPU seconds that its threads spent at work of their own.
@@ -66,6 +65,47 @@ impl Window {
     }
 }
 
+impl Window {
+    /// Throws two windows together.
+    pub fn absorb(&mut self, other: Window) {
+        let (own_s, other_s) = (self.work_s(), other.work_s());
+        if own_s + other_s > 0.0 {
+            self.first_copies = (self.first_copies * own_s + other.first_copies * other_s) / (own_s + other_s);
+        }
+        self.spans.extend(other.spans);
+        self.waited_s += other.waited_s;
+        self.extra_cycles += other.extra_cycles;
+        self.addresses |= other.addresses;
+        for more in other.threads {
+            match self.threads.iter_mut().find(|known| known.thread == more.thread) {
+                Some(known) => {
+                    known.cpu_s += more.cpu_s;
+                    known.escaped |= more.escaped;
+                }
+                None => self.threads.push(more),
+            }
+        }
+        self.blocks = merged(self.blocks.iter().chain(&other.blocks));
+    }
+}
+
+/// Fewer than twice `most` windows, made of `windows` by throwing pairs of one kind together.
+pub fn folded(windows: Vec<Window>, most: usize) -> Vec<Window> {
+    if windows.len() < 2 * most {
+        return windows;
+    }
+    let (with, without): (Vec<Window>, Vec<Window>) = windows.into_iter().partition(|w| w.addresses);
+    let mut folded = Vec::new();
+    for kind in [without, with] {
+        let mut kind = kind.into_iter();
+        while let Some(mut window) = kind.next() {
+            kind.next().into_iter().for_each(|other| window.absorb(other));
+            folded.push(window);
+        }
+    }
+    folded
+}
+
 /// A thread in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct WindowThread {
@@ -75,4 +115,35 @@ pub struct WindowThread {
     pub cpu_s: f64,
     /// It was outside the code cache at the end: part of its work was not counted.
     pub escaped: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::code::CodeRef;
+
+    fn window(n: u64, addresses: bool) -> Window {
+        let at = CodeRef { module: 0, offset: n % 3 };
+        let (dynamic, calls) = (Vec::new(), Vec::new());
+        let block = BlockCount { at, code: vec![0x90], executions: vec![(0, n)], dynamic, calls };
+        let threads = vec![WindowThread { thread: 0, cpu_s: 1.0, escaped: false }];
+        Window { spans: vec![(n, n + 1)], waited_s: 0.5, addresses, threads, blocks: vec![block], ..Window::default() }
+    }
+
+    #[test]
+    fn a_long_run_keeps_few_windows_and_loses_nothing() {
+        let mut windows = Vec::new();
+        for n in 0..1000 {
+            windows.push(window(n, n % 4 == 1));
+            windows = folded(windows, 16);
+        }
+        assert!((16..=34).contains(&windows.len()), "{}", windows.len());
+        let executions = windows.iter().flat_map(|w| &w.blocks).flat_map(|b| &b.executions).map(|e| e.1).sum::<u64>();
+        assert_eq!(executions, (0..1000).sum::<u64>());
+        assert_eq!(windows.iter().map(|w| w.spans.len()).sum::<usize>(), 1000);
+        assert!((windows.iter().map(Window::work_s).sum::<f64>() - 500.0).abs() < 1e-6);
+        let with = windows.iter().filter(|w| w.addresses).map(|w| w.spans.len()).sum::<usize>();
+        assert_eq!(with, 250, "kinds stay apart");
+        assert!(windows.iter().all(|w| w.blocks.len() <= 3));
+    }
 }

@@ -30,7 +30,7 @@ use crate::instrument::{CountError, Counted};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
-use crate::profile::evidence::windows::{Window, WindowThread};
+use crate::profile::evidence::windows::{Window, WindowThread, folded};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::proc_status::read_cpu_seconds;
 use crate::tracee::wait::Event;
@@ -45,6 +45,9 @@ const LONGEST_OF_SINK: Duration = Duration::from_millis(30);
 const LOOK_AT_SINK: Duration = Duration::from_millis(1);
 /// More notices that a phase was long enough than the sink waits for.
 const MOST_NOTICES: u32 = 100;
+
+/// At least so many windows are kept apart, and at most twice as many: memory does not grow with time.
+const MOST_WINDOWS: usize = 128;
 
 /// A process of which a visit could take nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,8 +249,7 @@ impl Visitor {
         let waited_s = self.run.waited.as_secs_f64();
         let addresses = self.with_addresses;
         self.windows.push(Window {
-            begin_ns,
-            end_ns,
+            spans: vec![(begin_ns, end_ns)],
             waited_s,
             extra_cycles: added.cycles,
             first_copies: added.first_copies(),
@@ -255,6 +257,7 @@ impl Visitor {
             threads,
             blocks,
         });
+        self.windows = folded(std::mem::take(&mut self.windows), MOST_WINDOWS);
         any
     }
 
