@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::sample::{self, Gate, SampleOptions};
+use crate::sample::{self, Gate};
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::own_limits;
 use crate::tracee::permission::try_to_trace;
@@ -65,8 +65,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
             }
         })
     };
-    let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
-    let sampled = sample::attach(process, &sampling, &gate);
+    let sampled = sample::attach(process, &passes::sampling(options), &gate);
     gate.end();
     let visited = visits.join();
     // It only sleeps.

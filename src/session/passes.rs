@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use procfs::process::Process;
 
 use crate::device::{Injection, injection};
-use crate::instrument::{self, CountError, Counted, CountingEngine};
+use crate::instrument::{self, Counted, CountingEngine};
 use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, PageColoring};
 use crate::profile::Machine;
@@ -23,7 +23,7 @@ use crate::profile::evidence::timed::PlacementSeen;
 use crate::replay::Recorder;
 use crate::sample::{self, Gate, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
-use crate::tracee::launch::{LaunchError, Program, Streams, spawn_gated, spawn_gated_with};
+use crate::tracee::launch::{Gated, LaunchError, Program, Streams, spawn_gated, spawn_gated_with};
 use crate::tracee::wait::wait_for_status;
 
 use super::hardware::{Armed, Hardware};
@@ -56,20 +56,39 @@ pub fn timed(
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
-    let failed = |e: SampleError| SessionError::Pass { pass: "timed", reason: e.to_string() };
-    // The sampler first: while it takes its sample the counters' timer expires, too, and needs no interrupt of its own.
-    let sampler = sample::arm(child, &sampling).map_err(failed)?;
-    let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
+    let (sampler, counters) = armed(child, "timed", options, hardware)?;
     let terminal = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
     let watch = Watch::start();
     let result = sampler.run();
     let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = terminal.is_some_and(TerminalWatch::finish);
-    let mut timed = result.map_err(failed)?;
+    let mut timed = result.map_err(failed("timed"))?;
     (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
     Ok(TimedPass { timed, counters, read_terminal })
+}
+
+/// Arms sampler and counters on a child at the gate. The sampler first: while it takes its sample the counters' timer expires, too,
+/// and needs no interrupt of its own.
+fn armed(
+    child: Gated,
+    pass: &'static str,
+    options: &RunOptions,
+    hardware: Option<&Hardware>,
+) -> Result<(sample::Armed, Option<Armed>), SessionError> {
+    let pid = child.pid();
+    let sampler = sample::arm(child, &sampling(options)).map_err(failed(pass))?;
+    let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
+    Ok((sampler, counters))
+}
+
+/// How a pass is sampled.
+pub fn sampling(options: &RunOptions) -> SampleOptions {
+    SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() }
+}
+
+fn failed(pass: &'static str) -> impl Fn(SampleError) -> SessionError {
+    move |e| SessionError::Pass { pass, reason: e.to_string() }
 }
 
 /// The results of a single pass.
@@ -93,10 +112,7 @@ pub fn single(
     let stdin = input.first(false).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
-    let failed = |e: SampleError| SessionError::Pass { pass: "single", reason: e.to_string() };
-    let sampler = sample::arm(child, &sampling).map_err(failed)?;
-    let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
+    let (sampler, counters) = armed(child, "single", options, hardware)?;
     let gate = Gate::default();
     let visits = sampler
         .allows_visits()
@@ -112,7 +128,7 @@ pub fn single(
         }
         Some(joined) => visited(joined),
     };
-    let mut timed = result.map_err(failed)?;
+    let mut timed = result.map_err(failed("single"))?;
     (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
     Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })
 }
@@ -125,11 +141,8 @@ pub fn sinks(options: &RunOptions, machine: &Machine) -> Sinks {
 }
 
 /// What the thread of the visits has brought, or why nothing.
-pub fn visited(joined: thread::Result<Result<Visited, CountError>>) -> Result<Visited, String> {
-    match joined {
-        Err(_) => Err("a defect of rprof ended the windows".into()),
-        Ok(visited) => visited.map_err(|e| e.to_string()),
-    }
+pub fn visited(joined: thread::Result<Visited>) -> Result<Visited, String> {
+    joined.map_err(|_| "a defect of rprof ended the windows".into())
 }
 
 /// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it has our

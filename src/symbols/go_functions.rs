@@ -6,6 +6,7 @@
 //!
 //! The layout of Go 1.18 and later (`internal/abi/symtab.go`, `runtime/symtab.go`); older ones yield nothing.
 
+use super::little_endian::{half, word};
 use goblin::elf::section_header::SHT_RELA;
 
 use super::elf_file::{ElfFile, Section, string_at};
@@ -62,14 +63,6 @@ fn parse(table: &[u8], text: u64) -> Option<Vec<CodeSymbol>> {
         found.push(CodeSymbol { start, size, name, global: false, function: true });
     }
     Some(found)
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //!
 //! Described in the kernel's `tools/perf/Documentation/jitdump-specification.txt`.
 
+use super::little_endian::{half, word};
 use super::perf_map::JitSymbol;
 
 /// `JiTD`, in the byte order of this host.
@@ -48,14 +49,6 @@ fn moved(fields: &[u8], known: &[JitSymbol]) -> Option<JitSymbol> {
     let (old, new, size) = (word(fields, 16)?, word(fields, 24)?, word(fields, 32)?);
     let symbol = known.iter().rev().find(|symbol| symbol.start == old)?;
     JitSymbol::new(new, size, &symbol.name)
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod go_functions;
 pub mod jit_dump;
 pub mod jit_names;
 pub mod linkage;
+mod little_endian;
 pub mod mini_debug;
 pub mod module;
 pub mod perf_map;

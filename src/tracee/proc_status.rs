@@ -74,9 +74,7 @@ pub fn started(pid: u32) -> Option<SystemTime> {
     // Its name, in parentheses, may hold anything.
     let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
-    // SAFETY: it only reads a number.
-    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    let age = uptime - ticks / ticks_per_s.max(1) as f64;
+    let age = uptime - ticks / ticks_a_second();
     SystemTime::now().checked_sub(Duration::try_from_secs_f64(age.max(0.0)).ok()?)
 }
 
@@ -127,9 +125,20 @@ pub fn read_heap_start(tid: Pid) -> Option<u64> {
     read_stat(tid, 47)
 }
 
-/// User and system time of all threads of a process, in clock ticks; `None` if it is gone.
-pub fn read_process_cpu_ticks(pid: Pid) -> Option<u64> {
-    Some(read_stat(pid, 14)? + read_stat(pid, 15)?)
+/// Ids of the threads of a process; none if it is gone.
+pub fn threads_of(pid: Pid) -> Vec<Pid> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw)).collect()
+}
+
+/// User and system seconds of all threads of a process, to a clock tick; `None` if it is gone.
+pub fn read_process_cpu_seconds(pid: Pid) -> Option<f64> {
+    Some((read_stat(pid, 14)? + read_stat(pid, 15)?) as f64 / ticks_a_second())
+}
+
+fn ticks_a_second() -> f64 {
+    // SAFETY: it only reads a number.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64
 }
 
 /// The system call that the thread is blocked in; `None` if it runs, or if the kernel does not tell.

@@ -79,7 +79,7 @@ pub fn extend(
         let of_speed = haste + LEAST_OF_SPEED.max(1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9));
         let attributed = attribute(&native_s, &of_windows, &work_s);
         let of_all = total(&executed);
-        let of_windows_error = errors(&native_s, &of_windows, &work_s);
+        let of_windows_error = errors(&attributed, &of_windows, &work_s);
         let samples = native::samples(&sampled);
         let error = |id: &FunctionId| {
             let of_windows = of_windows_error.get(id)?;
@@ -108,8 +108,7 @@ pub fn extend(
     timed.threads.iter_mut().for_each(|thread| thread.cpu_s *= longer);
     factors.apply(&mut counted.blocks);
     let memory = memory.map(|memory| factors.apply_to_traffic(memory));
-    counted.estimate =
-        Some(Estimate { windows: windows.iter().map(|w| w.spans.len() as u32).sum(), window_s, native_s, functions });
+    counted.estimate = Some(Estimate { functions });
     Extended { timed, counted, memory }
 }
 
@@ -158,10 +157,11 @@ fn instructions(window: &Window, executed: &Executed) -> HashMap<FunctionId, f64
 
 /// The relative half-width of each function's 95 % interval, from leaving out one group of windows at a time (jackknife).
 fn errors(
-    native_s: &HashMap<FunctionId, f64>,
+    attributed: &Attributed,
     of_windows: &[HashMap<FunctionId, f64>],
     work_s: &[f64],
 ) -> HashMap<FunctionId, f64> {
+    let native_s = &attributed.native_s;
     let n = of_windows.len().min(GROUPS);
     // Neighbours go to different groups.
     let without = |left_out: usize| -> (Vec<HashMap<FunctionId, f64>>, Vec<f64>) {
@@ -178,7 +178,7 @@ fn errors(
     if n < 2 {
         return HashMap::new();
     }
-    let all = totals(&attribute(native_s, of_windows, work_s));
+    let all = totals(attributed);
     let replicates: Vec<HashMap<FunctionId, f64>> = (0..n)
         .map(|left_out| {
             let (groups, work) = without(left_out);

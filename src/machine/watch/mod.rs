@@ -7,12 +7,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
-
 use super::harness::Team;
 use super::harness::priority::Priority;
 use super::host::limits::Limits;
 use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
+use crate::tracee::clock::monotonic_ns;
 use clock::ClockProbe;
 
 /// Time between two measurements of the placement, and of one CPU's clock. The latter takes some seventy microseconds of that CPU.
@@ -48,7 +47,7 @@ impl Watch {
             let apart = (PERIOD / cpus.len().max(1) as u32).max(APART);
             let (mut rank, mut placed) = (0, Instant::now());
             while stopped.recv_timeout(apart) == Err(RecvTimeoutError::Timeout) {
-                let Some(time_ns) = now_ns() else { continue };
+                let time_ns = monotonic_ns();
                 seen.clocks.extend(clock.as_ref().and_then(|probe| probe.look(&team, rank, time_ns)));
                 rank = (rank + 1) % team.size().max(1);
                 if placed.elapsed() >= PERIOD {
@@ -67,11 +66,6 @@ impl Watch {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
-}
-
-fn now_ns() -> Option<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
-    Some(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
 #[cfg(test)]

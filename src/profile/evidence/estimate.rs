@@ -3,12 +3,6 @@
 /// Counts that stand for the whole run were made in windows of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Estimate {
-    /// Number of windows.
-    pub windows: u32,
-    /// Seconds of work in them.
-    pub window_s: f64,
-    /// Seconds of work outside of them.
-    pub native_s: f64,
     /// The functions that windows met.
     pub functions: Vec<FunctionEstimate>,
 }

@@ -78,10 +78,7 @@ impl Window {
         self.addresses |= other.addresses;
         for more in other.threads {
             match self.threads.iter_mut().find(|known| known.thread == more.thread) {
-                Some(known) => {
-                    known.cpu_s += more.cpu_s;
-                    known.escaped |= more.escaped;
-                }
+                Some(known) => known.cpu_s += more.cpu_s,
                 None => self.threads.push(more),
             }
         }
@@ -113,8 +110,6 @@ pub struct WindowThread {
     pub thread: u32,
     /// CPU seconds that it used there.
     pub cpu_s: f64,
-    /// It was outside the code cache at the end: part of its work was not counted.
-    pub escaped: bool,
 }
 
 #[cfg(test)]
@@ -126,7 +121,7 @@ mod tests {
         let at = CodeRef { module: 0, offset: n % 3 };
         let (dynamic, calls) = (Vec::new(), Vec::new());
         let block = BlockCount { at, code: vec![0x90], executions: vec![(0, n)], dynamic, calls };
-        let threads = vec![WindowThread { thread: 0, cpu_s: 1.0, escaped: false }];
+        let threads = vec![WindowThread { thread: 0, cpu_s: 1.0 }];
         Window { spans: vec![(n, n + 1)], waited_s: 0.5, addresses, threads, blocks: vec![block], ..Window::default() }
     }
 

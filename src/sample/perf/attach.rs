@@ -9,13 +9,13 @@ use perf_event::{Counter, Sampler};
 
 use super::open::{Opened, Terms, greatest_rate, on_running_thread, open_on_running, wanted};
 use super::setter::{Outlet, output_to};
-use super::{Blocked, Drain, Markers, Pass, probe, process_cpu_seconds};
+use super::{Blocked, Drain, Markers, Pass, probe};
 use crate::sample::modules::MappedFile;
 use crate::sample::recorder::Recorder;
 use crate::sample::{Gate, SampleError, SampleOptions, Timed, reap};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::maps::read_maps;
-use crate::tracee::proc_status::{is_runnable, read_name};
+use crate::tracee::proc_status::{is_runnable, read_name, read_process_cpu_seconds, threads_of};
 
 /// The longest time between two rounds of reading.
 const ROUND: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub(in crate::sample) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) 
         throttled: false,
         begun: Instant::now(),
     };
-    let before_s = process_cpu_seconds(pid);
+    let before_s = read_process_cpu_seconds(pid).unwrap_or(0.0);
     let exit = reap::exit_descriptor(pid).ok();
     gate.begin();
     while !gate.is_over() {
@@ -57,7 +57,7 @@ pub(in crate::sample) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) 
         }
     }
     drop(others);
-    Ok(pass.finish_detached((process_cpu_seconds(pid) - before_s).max(0.0)))
+    Ok(pass.finish_detached((read_process_cpu_seconds(pid).unwrap_or(0.0) - before_s).max(0.0)))
 }
 
 fn pollable(fd: i32) -> libc::pollfd {
@@ -66,10 +66,12 @@ fn pollable(fd: i32) -> libc::pollfd {
 
 /// The same events on all threads but the first, which has those of the rings.
 fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[Sampler], terms: Terms) -> io::Result<Vec<Counter>> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
-    let tids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw));
+    let tids = threads_of(pid);
+    if tids.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
     let mut counters = Vec::new();
-    for tid in tids.filter(|tid| *tid != pid) {
+    for tid in tids.into_iter().filter(|tid| *tid != pid) {
         for (&cpu, ring) in cpus.iter().zip(rings) {
             match on_running_thread(tid, cpu, terms) {
                 Ok(counter) => {
@@ -90,15 +92,14 @@ fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[Sampler], terms: Terms) -
 fn meet(recorder: &mut Recorder, pid: Pid, now_ns: u64) {
     let process = pid.as_raw() as u32;
     recorder.exec(now_ns, process, process);
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let mut tids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    tids.sort_by_key(|tid| (*tid != pid.as_raw(), *tid));
+    let mut tids = threads_of(pid);
+    tids.sort_by_key(|tid| (*tid != pid, *tid));
     for tid in tids {
-        if let Some(name) = read_name(Pid::from_raw(tid)) {
-            recorder.name(now_ns, process, tid as u32, name);
+        if let Some(name) = read_name(tid) {
+            recorder.name(now_ns, process, tid.as_raw() as u32, name);
         }
-        if is_runnable(Pid::from_raw(tid)) {
-            recorder.enter_cpu(now_ns, process, tid as u32);
+        if is_runnable(tid) {
+            recorder.enter_cpu(now_ns, process, tid.as_raw() as u32);
         }
     }
     for map in read_maps(pid).unwrap_or_default().iter().filter(|m| m.executable) {

@@ -26,6 +26,7 @@ use crate::tracee::markers::call::{Call, Mark};
 use crate::tracee::markers::{Marker, find};
 use crate::tracee::memory::Memory;
 use crate::tracee::path_text;
+use crate::tracee::proc_status::threads_of;
 
 /// Calls that are remembered of a process.
 const MOST_KNOWN: usize = 4096;
@@ -184,10 +185,8 @@ impl Markers {
             self.set.extend(self.setter.set(None, place, &self.outlet)?);
             return Ok(());
         }
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let tasks: Vec<i32> = tasks.filter_map(|t| t.file_name().to_str()?.parse().ok()).collect();
-        for tid in tasks {
-            match self.setter.set(Some(tid), place, &self.outlet) {
+        for tid in threads_of(Pid::from_raw(pid as i32)) {
+            match self.setter.set(Some(tid.as_raw()), place, &self.outlet) {
                 Ok(set) => self.set.extend(set),
                 // The thread is over.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}

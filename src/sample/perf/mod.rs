@@ -23,7 +23,7 @@ use crate::profile::run::Warning;
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
 use crate::tracee::launch::Gated;
-use crate::tracee::proc_status::read_process_cpu_ticks;
+use crate::tracee::proc_status::read_process_cpu_seconds;
 
 use super::modules::MappedFile;
 use super::reap::{self, Reaped};
@@ -86,7 +86,7 @@ pub(super) fn run(child: Gated, armed: Armed, gate: &Gate) -> Result<Timed, Samp
     let begun = Instant::now();
     let mut pass = Pass { drain, recorder, blocked, markers, terms, lost: 0, throttled: false, begun };
     let Some(reaped) = pass.follow(pid, gate)? else {
-        let cpu_s = process_cpu_seconds(pid);
+        let cpu_s = read_process_cpu_seconds(pid).unwrap_or(0.0);
         return Ok(pass.finish_detached(cpu_s));
     };
     let reaped_ns = monotonic_ns();
@@ -270,12 +270,6 @@ impl Pass {
         }
         warnings
     }
-}
-
-/// User and system seconds of a process so far.
-fn process_cpu_seconds(pid: Pid) -> f64 {
-    let ticks_a_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    read_process_cpu_ticks(pid).unwrap_or(0) as f64 / ticks_a_second as f64
 }
 
 fn source(trigger: Trigger) -> &'static str {

@@ -8,14 +8,14 @@
 mod pace;
 mod tree;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::instrument::Counted;
 use crate::instrument::translator::visits::{Refused, Visitor};
-use crate::instrument::{CountError, Counted};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
@@ -73,11 +73,11 @@ impl Span {
 }
 
 /// Visits a running program on a thread of its own until `gate` says that it is over.
-pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Result<Visited, CountError>> {
+pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Visited> {
     std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget, span))
 }
 
-fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Result<Visited, CountError> {
+fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
     let mut visitor = Visitor::new(sinks.accesses, sinks.bursts);
     while !gate.has_begun() && !gate.is_over() {
         std::thread::sleep(LOOK);
@@ -106,11 +106,14 @@ fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span:
             break;
         }
         let visit = catch_unwind(AssertUnwindSafe(|| visitor.visit(&pids, length, addresses)));
-        let Ok(visit) = visit else {
-            // Whatever went wrong, the program goes on.
-            visitor.abandon();
-            drop(turn);
-            return Err(CountError::Unsupported("a defect of rprof ended the windows".into()));
+        let visit = match visit {
+            Ok(visit) => visit,
+            Err(defect) => {
+                // Whatever went wrong, the program goes on, and the sampler may wait for it again.
+                visitor.abandon();
+                drop(turn);
+                resume_unwind(defect)
+            }
         };
         for ended in visit.ended.iter().filter(|ended| ended.pid == first) {
             turn.ended(ended.status, ended.cpu_s);
@@ -122,9 +125,9 @@ fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span:
         let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();
         refused.extend(new);
     }
-    let (counted, windows) = visitor.finish()?;
+    let (counted, windows) = visitor.finish();
     off.note(false);
-    Ok(Visited { counted, windows, refused, off: off.stretches })
+    Visited { counted, windows, refused, off: off.stretches }
 }
 
 /// Stretches in which nothing was to be collected.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nix::unistd::Pid;
 
-use crate::tracee::proc_status::{read_process_cpu_ticks, read_status};
+use crate::tracee::proc_status::{read_process_cpu_seconds, read_status};
 
 /// Most processes that one visit stops together.
 const MOST: usize = 64;
@@ -32,13 +32,13 @@ fn family(first: Pid) -> Vec<Pid> {
 #[derive(Debug)]
 pub struct Tree {
     first: Pid,
-    ticks: HashMap<Pid, u64>,
+    cpu_s: HashMap<Pid, f64>,
 }
 
 impl Tree {
     /// The program whose first process is `first`.
     pub fn new(first: Pid) -> Self {
-        Tree { first, ticks: HashMap::new() }
+        Tree { first, cpu_s: HashMap::new() }
     }
 
     /// The processes that ran since the last look, `first` always among them if it is alone; the busiest first.
@@ -47,13 +47,13 @@ impl Tree {
         if family.len() == 1 {
             return family;
         }
-        let now: HashMap<Pid, u64> =
-            family.iter().filter_map(|&pid| Some((pid, read_process_cpu_ticks(pid)?))).collect();
-        let used = |pid: &Pid| now.get(pid).map_or(0, |n| n - self.ticks.get(pid).copied().unwrap_or(0).min(*n));
-        let mut busy: Vec<(u64, Pid)> = family.iter().map(|pid| (used(pid), *pid)).filter(|(n, _)| *n > 0).collect();
-        busy.sort_unstable_by(|a, b| b.cmp(a));
+        let now: HashMap<Pid, f64> =
+            family.iter().filter_map(|&pid| Some((pid, read_process_cpu_seconds(pid)?))).collect();
+        let used = |pid: &Pid| now.get(pid).map_or(0.0, |n| n - self.cpu_s.get(pid).copied().unwrap_or(0.0));
+        let mut busy: Vec<(f64, Pid)> = family.iter().map(|pid| (used(pid), *pid)).filter(|(n, _)| *n > 0.0).collect();
+        busy.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         busy.truncate(MOST);
-        self.ticks = now;
+        self.cpu_s = now;
         busy.into_iter().map(|(_, pid)| pid).collect()
     }
 }

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::Visitor;
 use crate::instrument::translator::kernel::restarts::{is_ended_by_stops, is_interrupted};
-use crate::tracee::proc_status::{read_blocking_call, read_name, read_status};
+use crate::tracee::proc_status::{read_blocking_call, read_name, read_status, threads_of};
 use crate::tracee::thread::{Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
@@ -16,12 +16,6 @@ use crate::tracee::wait::{Event, Stop, wait_for};
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);
-
-/// Ids of the threads of `pid`.
-fn threads_of(pid: Pid) -> Vec<Pid> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw)).collect()
-}
 
 /// Why `pid` cannot be traced.
 fn refusal(pid: Pid, error: &TraceError) -> String {

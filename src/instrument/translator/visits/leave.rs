@@ -35,11 +35,10 @@ impl Visitor {
                 for held in self.run.hold(space, None) {
                     let tid = held.stopped.tid();
                     let ordinal = self.run.threads.get(&tid).map(|t| t.ordinal);
-                    let native = self.run.threads.get(&tid).is_some_and(|t| t.native.is_some());
-                    if let (Ok(Some(outside)), Some(thread)) = (self.send_out(held), ordinal) {
+                    if let (Ok(true), Some(thread)) = (self.send_out(held), ordinal) {
                         let now = read_cpu_seconds(tid).unwrap_or(0.0);
                         let cpu_s = (now - cpu.get(&tid).unwrap_or(&0.0)).max(0.0);
-                        were_there.push(WindowThread { thread, cpu_s, escaped: outside || native });
+                        were_there.push(WindowThread { thread, cpu_s });
                         self.run.harvest(tid, false);
                         self.run.roster.look(tid);
                         self.run.roster.leave(tid);
@@ -75,15 +74,14 @@ impl Visitor {
         }
     }
 
-    /// Lets a held thread run natively; returns whether it was outside the cache. `None`: it could not leave yet, and runs on.
-    fn send_out(&mut self, held: Held) -> Result<Option<bool>, RunError> {
+    /// Lets a held thread run natively; `false`: it could not leave yet, and runs on.
+    fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
         let in_cache = |run: &crate::instrument::translator::tracer::event_loop::Run, rip| {
             let thread = run.threads.get(&tid).ok_or(RunError::Gone)?;
             let process = run.processes.get(&thread.process).ok_or(RunError::Gone)?;
             Ok::<bool, RunError>(process.image.space.borrow().arena_of(CacheAddress::new(rip)).is_some())
         };
-        let outside = !in_cache(&self.run, held.stopped.registers()?.rip)?;
         let stopped = self.run.leave_cache(held.stopped)?;
         let mut registers = stopped.registers()?;
         if in_cache(&self.run, registers.rip)? {
@@ -91,7 +89,7 @@ impl Visitor {
                 thread.defer(signal, info);
             }
             self.run.go_on(stopped)?;
-            return Ok(None);
+            return Ok(false);
         }
         if held.signal.is_none() && !read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled()) {
             repeat_ended_call(&mut registers);
@@ -102,6 +100,6 @@ impl Visitor {
         let group = self.run.threads.get(&tid).map_or(tid, |t| t.group);
         deferred.iter().for_each(|signal| signal.send(group, tid));
         stopped.detach(held.signal.map_or(0, |s| s.0))?;
-        Ok(Some(outside))
+        Ok(true)
     }
 }

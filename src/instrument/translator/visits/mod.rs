@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::instrument::Counted;
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::version::Version;
@@ -26,7 +27,6 @@ use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
 use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::{CountError, Counted};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
@@ -267,10 +267,7 @@ impl Visitor {
     }
 
     /// Ends the visits: the windows, and with them the evidence of the sinks, whose counts are those of the windows alone.
-    ///
-    /// # Errors
-    /// None at present.
-    pub fn finish(self) -> Result<(Counted, Vec<Window>), CountError> {
+    pub fn finish(self) -> (Counted, Vec<Window>) {
         let Visitor { mut run, windows, .. } = self;
         let mut evidence = CountedEvidence {
             source: "windows".into(),
@@ -284,6 +281,6 @@ impl Visitor {
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
         let memory = run.drain.map(AccessBuffer::finish);
         let bursts = run.bursts.map(Bursts::finish);
-        Ok((Counted { status: 0, evidence, memory, bursts }, windows))
+        (Counted { status: 0, evidence, memory, bursts }, windows)
     }
 }
