@@ -10,6 +10,7 @@ use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::profile::Profile;
 use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::Placement;
+use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 
@@ -28,6 +29,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
     }
     let from_s = args.from.or(args.delay);
     let to_s = args.to.or(args.duration.map(|duration| from_s.unwrap_or(0.0) + duration));
+    let output = RankOutput { merges: !args.no_merge, quiet: args.quiet };
     let options = RunOptions {
         pid: args.pid,
         program: args.program,
@@ -61,7 +63,63 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         },
         counters_from: args.counters_from,
     };
-    finish(session::profile(&options)?, view)
+    let outcome = session::profile(&options)?;
+    match outcome.rank.clone() {
+        Some(rank) => finish_rank(outcome, &rank, view, output),
+        None => finish(outcome, view),
+    }
+}
+
+/// Whether the ranks of a job merge their profiles, and print.
+#[derive(Debug, Clone, Copy)]
+struct RankOutput {
+    merges: bool,
+    quiet: bool,
+}
+
+/// Writes the files of a rank. The last one of its job to do so merges the profiles of all ranks, and prints the report.
+fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, output: RankOutput) -> Result<u8> {
+    let view = &View { source: shell_word(&outcome.folder.path().display().to_string()), ..view };
+    write_files(&outcome.folder, &outcome.profile, view)?;
+    let (path, status) = (outcome.folder.path().to_owned(), outcome.end.exit_code());
+    let is_last = session::job::is_last(&path, rank);
+    if let (true, true, Some(base)) = (is_last, output.merges, path.parent()) {
+        merge_job(base, false, if output.quiet { Print::Nothing } else { Print::Stderr })?;
+    } else if rank.ranks.is_none() && !output.quiet {
+        let _ = writeln!(stderr(), "rprof: written to {}; merge the ranks with rprof merge", path.display());
+    }
+    Ok(status)
+}
+
+/// Where a merged report goes besides its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Print {
+    Nothing,
+    Stderr,
+    Stdout,
+}
+
+/// Merges the ranks in a job's folder, and writes the result beside them.
+fn merge_job(base: &Path, partial: bool, to: Print) -> Result<()> {
+    let profile = session::launches::merged(base, partial)?;
+    let source = shell_word(&base.display().to_string());
+    let view = View { source, ..view(None, run::PrecisionArg::Mixed, false) };
+    write_files(&OutputFolder::existing(base), &profile, &view)?;
+    let text = || report::render(&profile, Format::Text, &view);
+    match to {
+        Print::Nothing => {}
+        Print::Stdout => print(text()?)?,
+        Print::Stderr => {
+            let _ = write!(stderr(), "{}", text()?);
+            let ranks = profile.run.ranks.len();
+            let _ = writeln!(
+                stderr(),
+                "Written to {}: the merged profile, rank-N of each of {ranks} ranks",
+                base.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// `rprof demo`.
@@ -328,11 +386,23 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
 /// `rprof merge`.
 pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let read = |path: &PathBuf| report::json::read(&profile_path(path));
-    let profiles = args.profiles.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let mut merged = report::merge::merge(profiles).context("no profile to merge")?;
+    if let [folder] = &args.profiles[..]
+        && session::job::read(folder).is_some()
+        && args.output.is_none()
+    {
+        merge_job(folder, args.partial, Print::Stdout)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let of_job = |path: &PathBuf| match session::job::read(path) {
+        Some(_) => session::job::rank_profiles(path).into_iter().map(|(_, profile)| profile).collect(),
+        None => vec![path.clone()],
+    };
+    let paths: Vec<PathBuf> = args.profiles.iter().flat_map(of_job).collect();
+    let profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut merged = report::merge::merge(profiles, args.partial)?;
     rprof::roofline::analyse(&mut merged);
     let view = view(None, run::PrecisionArg::Mixed, false);
-    let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
+    let folder = session::output::OutputFolder::create(args.output.as_deref(), &[])?;
     write_files(&folder, &merged, &view)?;
     let view = View { source: shell_word(&folder.path().display().to_string()), ..view };
     print(report::render(&merged, Format::Text, &view)?)?;

@@ -59,6 +59,9 @@ pub struct RunArgs {
     /// Print nothing but the report
     #[arg(long)]
     pub quiet: bool,
+    /// Of a launcher's ranks: leave merging to `rprof merge`
+    #[arg(long)]
+    pub no_merge: bool,
     /// Counting engine of the counted pass
     #[arg(long, value_enum, default_value = "translator", hide = true)]
     pub engine: EngineArg,

@@ -48,7 +48,7 @@ pub const SCHEMA: &str = "rprof-profile/2";
 pub const OLDER_SCHEMAS: [&str; 1] = ["rprof-profile/1"];
 
 /// `profile.json` (docs/conventions.md, Files).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,

@@ -37,8 +37,33 @@ pub struct Run {
     /// Whether memory lay on the node of the cores that used it; `null` in profiles that do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
+    /// The processes of a job that a launcher numbered: one in a rank's profile, all in a merged one; empty without a launcher.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<Rank>,
     /// Doubts.
     pub warnings: Vec<Warning>,
+}
+
+/// A process of a job, as its launcher numbered it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Rank {
+    /// Its number.
+    pub rank: u32,
+    /// Processes of the job; `null` where the launcher does not say.
+    pub ranks: Option<u32>,
+    /// The launcher's name for the job; `null` where it has none.
+    pub job: Option<String>,
+    /// Its host.
+    pub host: String,
+    /// From its start to its end, in seconds.
+    pub wall_s: Option<f64>,
+    /// CPU seconds.
+    pub cpu_s: Option<f64>,
+    /// CPU seconds outside of MPI and other waiting; from the analysis.
+    #[serde(default)]
+    pub useful_s: Option<f64>,
+    /// Exit status, if it exited.
+    pub exit_status: Option<i32>,
 }
 
 /// How many CPUs a program used, and how many it might have used.

@@ -4,9 +4,16 @@
 //! after another: their times add up. Analysis is left to `roofline`.
 
 mod devices;
+mod elapsed;
+mod hosts;
+mod jobs;
 mod regions;
 
+pub use jobs::MergeError;
+
 use std::collections::BTreeMap;
+
+use jobs::Arrangement;
 
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
@@ -18,45 +25,49 @@ use crate::profile::run::Warning;
 use crate::profile::system::System;
 use crate::profile::{Function, Profile};
 
-/// How the merged parts lay in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrangement {
-    /// Ranks of one job.
-    SideBySide,
-    /// Runs of a program.
-    InTurn,
-}
-
-impl Arrangement {
-    /// Ranks are those that a launcher numbered.
-    fn of(profiles: &[Profile]) -> Arrangement {
-        let numbered = |p: &Profile| p.run.threads.iter().any(|t| t.rank.is_some());
-        if profiles.iter().all(numbered) { Arrangement::SideBySide } else { Arrangement::InTurn }
-    }
-}
-
-/// Puts `profiles` together, the first leading. `None` if there is none.
-pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
-    let arrangement = Arrangement::of(&profiles);
+/// Puts `profiles` together, the first leading. `partial`: ranks of the job may be missing.
+///
+/// # Errors
+/// They do not belong together.
+pub fn merge(profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeError> {
+    let (arrangement, missing) = jobs::arrangement(&profiles, partial)?;
+    let hosts = match arrangement {
+        Arrangement::SideBySide => hosts::together(&profiles),
+        Arrangement::InTurn => None,
+    };
     let mut parts = profiles.into_iter();
-    let mut whole = parts.next()?;
+    let mut whole = parts.next().ok_or(MergeError::Nothing)?;
     for part in parts {
-        if part.machine.cpu != whole.machine.cpu || part.machine.cores != whole.machine.cores {
-            whole.run.warnings.push(Warning::new(
+        if part.machine.cpu != whole.machine.cpu {
+            let warning = Warning::new(
                 "machines-differ",
                 format!("the profiles come from {} and from {}", whole.machine.cpu, part.machine.cpu),
-                "all functions are compared with the ceilings of the first machine",
+                "figures of one thread are compared with the ceilings of the first machine",
                 "merge profiles of one kind of machine",
-            ));
+            );
+            if !whole.run.warnings.iter().any(|known| known.code == warning.code) {
+                whole.run.warnings.push(warning);
+            }
         }
         append(&mut whole, part, arrangement);
     }
+    if missing > 0 {
+        let ranks = whole.run.ranks.len();
+        whole.run.warnings.push(Warning::new(
+            "ranks-missing",
+            format!("{missing} ranks of the job are missing, {ranks} are there"),
+            "sums are those of the ranks that are there, load balance and waiting may be wrong",
+            "look whether these ranks ended early",
+        ));
+    }
+    whole.machine = hosts.unwrap_or(whole.machine);
+    whole.run.ranks.sort_by_key(|rank| rank.rank);
     whole.functions.sort_by(|a, b| b.cpu_s.unwrap_or(0.0).total_cmp(&a.cpu_s.unwrap_or(0.0)));
     let total: f64 = whole.functions.iter().filter_map(|f| f.cpu_s).sum();
     for function in &mut whole.functions {
         function.share = function.cpu_s.filter(|_| total > 0.0).map(|s| s / total);
     }
-    Some(whole)
+    Ok(whole)
 }
 
 fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
@@ -80,6 +91,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.system = both(whole.run.system.take(), part.run.system, System::plus);
     whole.run.passes.append(&mut part.run.passes);
     whole.run.threads.append(&mut part.run.threads);
+    whole.run.ranks.append(&mut part.run.ranks);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
     whole.run.warnings.extend(new);
     whole.frames.append(&mut part.frames);
@@ -102,7 +114,7 @@ fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32, arr
 }
 
 fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangement) {
-    add_elapsed(into, &other, arrangement);
+    elapsed::add(into, &other, arrangement);
     let weights = (into.cpu_s.unwrap_or(0.0), other.cpu_s.unwrap_or(0.0));
     into.clock_hz = mean((into.clock_hz, other.clock_hz), weights);
     into.cpu_s = sum(into.cpu_s, other.cpu_s);
@@ -110,8 +122,6 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.waiting_s = sum(into.waiting_s, other.waiting_s);
     into.kernel_s = sum(into.kernel_s, other.kernel_s);
     into.fault_s = sum(into.fault_s, other.fault_s);
-    into.allowed_cpus = both(into.allowed_cpus, other.allowed_cpus, u32::max);
-    into.lambda = both(into.lambda, other.lambda, f64::min);
     into.per_thread.extend(other.per_thread);
     into.instructions = sum(into.instructions, other.instructions);
     into.fp_instructions = sum(into.fp_instructions, other.fp_instructions);
@@ -149,27 +159,6 @@ fn mean((a, b): (Option<f64>, Option<f64>), (of_a, of_b): (f64, f64)) -> Option<
     match (a, b) {
         (Some(a), Some(b)) if of_a + of_b > 0.0 => Some((a * of_a + b * of_b) / (of_a + of_b)),
         _ => a.or(b),
-    }
-}
-
-/// Elapsed time, and how many threads were at work in it.
-fn add_elapsed(into: &mut Function, other: &Function, arrangement: Arrangement) {
-    let times = into.time_s.zip(other.time_s);
-    match arrangement {
-        Arrangement::SideBySide => {
-            into.time_s = times.map(|(a, b)| a.max(b));
-            into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::max);
-            into.exclusive_s = both(into.exclusive_s, other.exclusive_s, f64::min);
-            into.team = both(into.team, other.team, |a, b| a + b);
-            into.concurrency = together(&into.concurrency, &other.concurrency);
-        }
-        Arrangement::InTurn => {
-            into.time_s = times.map(|(a, b)| a + b);
-            into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::hypot);
-            into.exclusive_s = sum(into.exclusive_s, other.exclusive_s);
-            into.team = both(into.team, other.team, u32::max);
-            into.concurrency = times.map_or(Vec::new(), |(a, b)| in_turn(&into.concurrency, a, &other.concurrency, b));
-        }
     }
 }
 
@@ -230,29 +219,6 @@ fn both<T>(a: Option<T>, b: Option<T>, f: impl FnOnce(T, T) -> T) -> Option<T> {
 
 fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     both(a, b, |a, b| a + b)
-}
-
-/// Ranks side by side: k threads here and j there are k + j at work (independent of one another, at the same time).
-fn together(a: &[f64], b: &[f64]) -> Vec<f64> {
-    if a.is_empty() || b.is_empty() {
-        return Vec::new();
-    }
-    let mut out = vec![0.0; a.len() + b.len()];
-    for (i, p) in a.iter().enumerate() {
-        for (j, q) in b.iter().enumerate() {
-            out[i + j + 1] += p * q;
-        }
-    }
-    out
-}
-
-/// Runs one after another: the share of time with k threads at work is the mean over both times.
-fn in_turn(a: &[f64], a_s: f64, b: &[f64], b_s: f64) -> Vec<f64> {
-    if a.is_empty() || b.is_empty() || a_s + b_s <= 0.0 {
-        return Vec::new();
-    }
-    let share = |of: &[f64], k: usize| of.get(k).copied().unwrap_or(0.0);
-    (0..a.len().max(b.len())).map(|k| (share(a, k) * a_s + share(b, k) * b_s) / (a_s + b_s)).collect()
 }
 
 fn add_flops(a: Flops, b: Flops) -> Flops {
@@ -382,22 +348,22 @@ mod tests {
 
     #[test]
     fn runs_come_one_after_another() {
-        let merged = merge(vec![profile(1.0, Some(10)), profile(3.0, Some(5))]).unwrap();
+        let merged = merge(vec![profile(1.0, Some(10)), profile(3.0, Some(5))], false).unwrap();
         let f = &merged.functions[0];
         assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(4.0), Some(4.0), Some(1), Some(1.0)));
         assert_eq!((f.flops.unwrap().total, &f.concurrency[..]), (15, &[1.0][..]));
         let mut wide = profile(3.0, Some(5));
         wide.functions[0].concurrency = vec![0.0, 1.0];
-        assert_eq!(merge(vec![profile(1.0, None), wide]).unwrap().functions[0].concurrency, [0.25, 0.75]);
+        assert_eq!(merge(vec![profile(1.0, None), wide], false).unwrap().functions[0].concurrency, [0.25, 0.75]);
     }
 
     #[test]
     fn ranks_ran_side_by_side() {
-        let merged = merge(vec![rank(0, profile(1.0, Some(10))), rank(1, profile(3.0, Some(5)))]).unwrap();
+        let merged = merge(vec![rank(0, profile(1.0, Some(10))), rank(1, profile(3.0, Some(5)))], false).unwrap();
         let f = &merged.functions[0];
         assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(3.0), Some(4.0), Some(2), Some(1.0)));
         assert_eq!(f.flops.unwrap().total, 15);
-        assert_eq!(f.concurrency, [0.0, 1.0], "two ranks are two at work");
+        assert_eq!(f.concurrency, [2.0 / 3.0, 1.0 / 3.0], "two ranks are two at work, until one is done");
     }
 
     #[test]
@@ -407,7 +373,7 @@ mod tests {
             part.functions[0].clock_hz = hz;
             part
         };
-        let merged = merge(vec![at(Some(2e9), 1.0), at(Some(4e9), 3.0), at(None, 4.0)]).unwrap();
+        let merged = merge(vec![at(Some(2e9), 1.0), at(Some(4e9), 3.0), at(None, 4.0)], false).unwrap();
         assert_eq!(merged.functions[0].clock_hz, Some(3.5e9));
     }
 
@@ -419,7 +385,7 @@ mod tests {
             part.functions[0].work = Some(Work { chains, ..Work::default() });
             part
         };
-        let merged = merge(vec![with_loop(8, 100), with_loop(8, 20), with_loop(16, 3)]).unwrap();
+        let merged = merge(vec![with_loop(8, 100), with_loop(8, 20), with_loop(16, 3)], false).unwrap();
         let chains = merged.functions.into_iter().next().unwrap().work.unwrap().chains;
         let loops: Vec<_> = chains.iter().map(|c| (c.header, c.iterations, c.entries)).collect();
         assert_eq!(loops, [(8, 120, 2), (16, 3, 1)]);
@@ -427,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_one_part_did_not_measure_stays_unknown() {
-        assert_eq!(merge(vec![profile(1.0, Some(10)), profile(1.0, None)]).unwrap().functions[0].flops, None);
-        assert!(merge(vec![]).is_none());
+        assert_eq!(merge(vec![profile(1.0, Some(10)), profile(1.0, None)], false).unwrap().functions[0].flops, None);
+        assert_eq!(merge(vec![], false), Err(MergeError::Nothing));
     }
 }

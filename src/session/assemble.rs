@@ -6,6 +6,7 @@ use crate::join::{self, join};
 use crate::machine;
 use crate::profile::machine::Machine;
 use crate::profile::prefetch::Affinity;
+use crate::profile::run::Rank;
 use crate::profile::{Profile, Run};
 use crate::roofline;
 use crate::symbols::Symbols;
@@ -13,11 +14,17 @@ use crate::symbols::Symbols;
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
 use super::gpu;
+use super::launcher::LaunchedRank;
 use super::options::RunOptions;
-use super::output::mpi_rank;
 
 /// Joins the evidence, names the functions and adds the analysis. `end`: `None` if the program runs on.
-pub fn profile(options: &RunOptions, end: Option<ProgramEnd>, machine: Machine, evidence: Evidence) -> Profile {
+pub fn profile(
+    options: &RunOptions,
+    end: Option<ProgramEnd>,
+    rank: Option<&LaunchedRank>,
+    machine: Machine,
+    evidence: Evidence,
+) -> Profile {
     let (exit_status, signal) = match end {
         Some(ProgramEnd::Exited(status)) => (Some(status), None),
         Some(ProgramEnd::Signalled(signal)) => (None, Some(signal)),
@@ -41,12 +48,29 @@ pub fn profile(options: &RunOptions, end: Option<ProgramEnd>, machine: Machine, 
     };
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
-    let rank = mpi_rank();
-    profile.run.threads.iter_mut().for_each(|thread| thread.rank = rank);
+    if let Some(rank) = rank {
+        profile.run.threads.iter_mut().for_each(|thread| thread.rank = Some(rank.rank));
+        profile.run.ranks = vec![rank_of(&profile, rank)];
+    }
     profile.devices = devices;
     profile.run.affinity = Some(affinity());
     analyse(&mut profile, options);
     profile
+}
+
+/// This rank's entry in its own profile.
+fn rank_of(profile: &Profile, rank: &LaunchedRank) -> Rank {
+    let pass = profile.run.passes.first();
+    Rank {
+        rank: rank.rank,
+        ranks: rank.ranks,
+        job: rank.job.clone(),
+        host: profile.run.threads.first().map(|thread| thread.host.clone()).unwrap_or_default(),
+        wall_s: pass.map(|pass| pass.wall_s),
+        cpu_s: pass.map(|pass| pass.cpu_s),
+        useful_s: None,
+        exit_status: profile.run.exit_status,
+    }
 }
 
 /// The known facts about memory placement: no pass looks at the nodes of pages.

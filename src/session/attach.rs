@@ -39,7 +39,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let process = Pid::from_raw(pid);
     check(process).map_err(refuse)?;
     own_limits::open_descriptors();
-    let folder = OutputFolder::create(options.output.as_deref(), None, &[])?;
+    let folder = OutputFolder::create(options.output.as_deref(), &[])?;
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let until = match options.window.to_s {
@@ -91,8 +91,8 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         ));
     }
     let options = RunOptions { program: command, ..options.clone() };
-    let profile = assemble::profile(&options, None, machine, evidence);
-    Ok(Outcome { end, profile, folder, held })
+    let profile = assemble::profile(&options, None, None, machine, evidence);
+    Ok(Outcome { end, profile, folder, rank: None, held })
 }
 
 /// Why `pid` cannot be attached to.

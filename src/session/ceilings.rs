@@ -1,13 +1,21 @@
 //! This host's ceilings: from the cache, or measured now with progress on standard error.
 
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 
 use crate::machine::gpu::{self, GpuRequest};
 use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
+use crate::tracee::affinity;
 
+use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
 use super::{SessionError, bracket};
 
@@ -49,6 +57,57 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
         ));
         unmeasured()
     })
+}
+
+/// The ceilings for a rank of a job: those of its whole host, measured by the first of the host's ranks while the others wait, and kept
+/// in the job's folder. What a rank may use of the host is the number of its CPUs.
+pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    let shared = folder.path().parent().map(|base| base.join(format!("machine-{}.json", host_name())));
+    let file =
+        shared.and_then(|path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok());
+    let measured = |warnings: &mut Vec<Warning>| {
+        let own = affinity::widen();
+        let machine = for_a_run(notices, warnings);
+        if let Some(own) = own {
+            affinity::restore(&own);
+        }
+        machine
+    };
+    // Where files cannot be locked each rank measures.
+    let Some(mut file) = file.and_then(|file| Flock::lock(file, FlockArg::LockExclusive).ok()) else {
+        return measured(warnings);
+    };
+    let mut text = String::new();
+    let known = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str::<OfHost>(&text).ok());
+    if let Some(known) = known {
+        warnings.extend(known.warnings);
+        return known.machine;
+    }
+    let mut of_host = OfHost::default();
+    of_host.machine = measured(&mut of_host.warnings);
+    warnings.extend(of_host.warnings.iter().cloned());
+    if let Ok(text) = serde_json::to_vec(&of_host)
+        && file.set_len(0).is_ok()
+    {
+        // A rank that cannot read it measures itself.
+        let _ = file.write_all_at(&text, 0);
+    }
+    of_host.machine
+}
+
+/// What the ranks of a host share.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct OfHost {
+    machine: Machine,
+    warnings: Vec<Warning>,
+}
+
+/// The host's name with the first digits of what identifies its boot: hosts may have equal names.
+fn host_name() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let name: String = read("/proc/sys/kernel/hostname").chars().filter(|c| *c != '/').take(100).collect();
+    format!("{name}-{}", boot.get(..8).unwrap_or_default())
 }
 
 /// The ceilings looked at again after the program has run: see [`bracket`].

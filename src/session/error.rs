@@ -48,6 +48,12 @@ pub enum SessionError {
         "cannot look at processes in /proc: {0}; mount the proc file system of this namespace (`mount -t proc proc /proc`)"
     )]
     Proc(String),
+    /// A launcher's rank was to start its program twice.
+    #[error(
+        "--passes both: a rank of this launcher can start its program only once; use --passes single, or two launches into the same \
+         folder, one with --passes timed and one with --passes counted"
+    )]
+    TwiceInARank,
     /// The output folder.
     #[error("cannot write to {}: {source}; {}", path.display(), whole_file::remedy(source, "choose another folder with -o"))]
     Output {

@@ -23,9 +23,14 @@ mod evidence;
 mod gpu;
 mod hardware;
 mod input;
+pub mod job;
 pub mod keeper;
 #[cfg(target_arch = "x86_64")]
 mod known_work;
+mod launch_parts;
+pub mod launcher;
+mod launcher_command;
+pub mod launches;
 mod one_run;
 pub mod options;
 mod outcome;

@@ -89,6 +89,27 @@ pub enum Passes {
     Both,
 }
 
+impl Passes {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Passes::Single => "single",
+            Passes::Timed => "timed",
+            Passes::Counted => "counted",
+            Passes::Both => "both",
+        }
+    }
+
+    /// The pass that another launch makes to complete this one.
+    pub fn complement(self) -> Option<Passes> {
+        match self {
+            Passes::Timed => Some(Passes::Counted),
+            Passes::Counted => Some(Passes::Timed),
+            Passes::Single | Passes::Both => None,
+        }
+    }
+}
+
 /// When the work of the GPU's kernels is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuCounts {

@@ -4,6 +4,7 @@ use crate::profile::Profile;
 use crate::tracee::foreground::Foreground;
 
 use super::end::ProgramEnd;
+use super::launcher::LaunchedRank;
 use super::output::OutputFolder;
 
 /// The result of a run.
@@ -15,6 +16,8 @@ pub struct Outcome {
     pub profile: Profile,
     /// The folder for the files.
     pub folder: OutputFolder,
+    /// The rank that a launcher started rprof as.
+    pub rank: Option<LaunchedRank>,
     /// Until the report is written, Ctrl-C does not end rprof.
     pub held: Foreground,
 }

@@ -9,47 +9,53 @@ use crate::tracee::whole_file;
 
 const DEFAULT: &str = "rprof.out";
 /// Files that distinguish a folder of reports from one of the user's.
-const OURS: [&str; 3] = ["profile.json", "machine.json", "report.html"];
-/// Variables in which MPI launchers put the rank, in the order of precedence.
-const RANK_VARIABLES: [&str; 5] =
-    ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
-
+const OURS: [&str; 4] = ["profile.json", "machine.json", "report.html", "job.json"];
 /// A folder that was created and found writable.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
 }
 
-/// The MPI rank that this process was started as.
-pub fn mpi_rank() -> Option<u32> {
-    let launched = |v: &str| v != "SLURM_PROCID" || std::env::var_os("SLURM_STEP_ID").is_some();
-    RANK_VARIABLES.into_iter().filter(|v| launched(v)).find_map(|v| std::env::var(v).ok()?.parse().ok())
+/// The folder that the user has `chosen`, without the slash that a shell's completion writes; else the usual one.
+pub fn base(chosen: Option<&Path>) -> PathBuf {
+    chosen.unwrap_or(Path::new(DEFAULT)).components().collect()
 }
 
 impl OutputFolder {
-    /// Creates the folder given by `chosen` and the MPI rank. It renames an existing one to `NAME.N`, N the first free number;
-    /// under MPI it leaves that to the user, since the ranks do not start at once. It never renames anything that is no folder,
-    /// holds no report, or holds the working folder or one of `needed`.
-    pub fn create(chosen: Option<&Path>, rank: Option<u32>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
-        // Without the slash that a shell's completion writes.
-        let base: PathBuf = chosen.unwrap_or(Path::new(DEFAULT)).components().collect();
-        let fail = |path: &Path| {
-            let path = path.to_owned();
-            move |source: io::Error| SessionError::Output { path, source }
-        };
-        let path = match rank {
-            Some(rank) => base.join(format!("rank-{rank}")),
-            None => base,
-        };
-        if path.symlink_metadata().is_ok() && !is_empty_folder(&path) {
-            may_be_renamed(&path, needed)
-                .and_then(|()| if chosen.is_some() { is_ours(&path) } else { Ok(()) })
-                .and_then(|()| keep(&path))
-                .map_err(fail(&path))?;
+    /// Creates the folder given by `chosen`. It renames an existing one to `NAME.N`, N the first free number, but never anything that
+    /// is no folder, holds no report, or holds the working folder or one of `needed`.
+    ///
+    /// # Errors
+    /// It cannot be made or written to, or must not be renamed.
+    pub fn create(chosen: Option<&Path>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
+        let path = base(chosen);
+        set_aside(&path, chosen.is_some(), needed)
+            .map_err(|source| SessionError::Output { path: path.clone(), source })?;
+        OutputFolder::at(path)
+    }
+
+    /// Creates a rank's folder. An existing one is set aside, unless it `is_shared` with the launch that made it.
+    ///
+    /// # Errors
+    /// As of [`OutputFolder::create`].
+    pub fn of_rank(path: PathBuf, is_shared: bool, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
+        if !is_shared {
+            set_aside(&path, true, needed).map_err(|source| SessionError::Output { path: path.clone(), source })?;
         }
-        fs::create_dir_all(&path).map_err(fail(&path))?;
+        OutputFolder::at(path)
+    }
+
+    /// One that is there already.
+    pub fn existing(path: &Path) -> OutputFolder {
+        OutputFolder { path: path.to_owned() }
+    }
+
+    fn at(path: PathBuf) -> Result<OutputFolder, SessionError> {
         let probe = path.join(".writable");
-        fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)).map_err(fail(&path))?;
+        fs::create_dir_all(&path)
+            .and_then(|()| fs::write(&probe, b""))
+            .and_then(|()| fs::remove_file(&probe))
+            .map_err(|source| SessionError::Output { path: path.clone(), source })?;
         Ok(OutputFolder { path })
     }
 
@@ -67,6 +73,22 @@ impl OutputFolder {
 /// Writes `path` whole or not at all, and names it if that fails.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     whole_file::write(path, content).map_err(|source| SessionError::Output { path: path.to_owned(), source })
+}
+
+/// Renames what is at `path` to the first free `path.N`, if it is anything but an empty folder. A folder that the user has `chosen`
+/// must hold a report.
+///
+/// # Errors
+/// It must not be renamed, or cannot be.
+pub fn set_aside(path: &Path, chosen: bool, needed: &[&Path]) -> io::Result<()> {
+    if path.symlink_metadata().is_err() || is_empty_folder(path) {
+        return Ok(());
+    }
+    may_be_renamed(path, needed)?;
+    if chosen {
+        is_ours(path)?;
+    }
+    keep(path)
 }
 
 /// Refuses to rename a path that is no folder, and a folder without which the run could not go on.
@@ -120,7 +142,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         for n in 0..3 {
-            let folder = OutputFolder::create(Some(&path), None, &[]).unwrap();
+            let folder = OutputFolder::create(Some(&path), &[]).unwrap();
             folder.write("profile.json", n.to_string().as_bytes()).unwrap();
         }
         let read = |name: &str| fs::read_to_string(dir.path().join(name).join("profile.json")).unwrap();
@@ -134,7 +156,7 @@ mod tests {
         let path = dir.path().join("out/");
         fs::create_dir(&path).unwrap();
         for n in 0..2 {
-            let folder = OutputFolder::create(Some(&path), None, &[]).unwrap();
+            let folder = OutputFolder::create(Some(&path), &[]).unwrap();
             folder.write("profile.json", n.to_string().as_bytes()).unwrap();
         }
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -142,15 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_their_own_folders() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = OutputFolder::create(Some(dir.path()), Some(3), &[]).unwrap();
-        assert_eq!(folder.path(), dir.path().join("rank-3"));
-    }
-
-    #[test]
     fn an_unwritable_place_is_named() {
-        let error = OutputFolder::create(Some(Path::new("/proc/rprof.out")), None, &[]).unwrap_err();
+        let error = OutputFolder::create(Some(Path::new("/proc/rprof.out")), &[]).unwrap_err();
         assert!(error.to_string().contains("/proc/rprof.out"), "{error}");
         assert_eq!(error.exit_code(), 125);
     }
@@ -159,7 +174,7 @@ mod tests {
     fn only_folders_that_nothing_needs_are_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let refusal = |path: &Path, needed: &[&Path]| {
-            let error = OutputFolder::create(Some(path), None, needed).unwrap_err();
+            let error = OutputFolder::create(Some(path), needed).unwrap_err();
             assert!(path.exists(), "{} was renamed", path.display());
             error.to_string()
         };

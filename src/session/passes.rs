@@ -213,7 +213,8 @@ fn end_all(pid: Pid, folder: &Path) {
     }
 }
 
-fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
+/// Streams of a second run: the replayed `input`, output sunk.
+pub fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
     Ok(Streams {
         stdin: Some(input.second().map_err(stream("standard input"))?),
         stdout: Some(sink::like(std::io::stdout().as_fd()).map_err(stream("standard output"))?),
@@ -254,7 +255,8 @@ fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
     move |source| SessionError::Stream { stream, source }
 }
 
-fn launch(e: LaunchError) -> SessionError {
+/// A failed start as an error of the session.
+pub fn launch(e: LaunchError) -> SessionError {
     match e {
         LaunchError::Exec { path, source } => SessionError::CannotExecute { path, reason: source.to_string() },
         other => SessionError::Pass { pass: "first", reason: other.to_string() },

@@ -18,12 +18,15 @@ use super::evidence::Evidence;
 use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
 use super::input::Input;
+use super::job::{self, Launching};
 use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
-use super::output::{OutputFolder, mpi_rank};
+use super::output::OutputFolder;
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::{SessionError, assemble, attach, between, ceilings, one_run, passes, sink};
+use super::{
+    SessionError, assemble, attach, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
+};
 
 /// A program that used less CPU time than this says too little for a second look at the ceilings.
 const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
@@ -44,23 +47,42 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     if let Some(pid) = options.pid {
         return attach::profile(options, pid);
     }
+    if launches::is_asked(options) && launcher::of_this_process(&mut Vec::new()).is_none() {
+        return launches::profile(options);
+    }
     let notices = Notices::new(options.quiet);
     preflight::own_proc()?;
     preflight::own_room()?;
     let checked = preflight::check(&options.program)?;
-    let folder = OutputFolder::create(options.output.as_deref(), mpi_rank(), &[&checked.program.path])?;
     let mut evidence = Evidence::default();
-    let mut machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
+    let rank = launcher::of_this_process(&mut evidence.warnings);
+    let which = match (&rank, options.passes) {
+        (Some(rank), Some(Passes::Both)) if !rank.starts_twice => return Err(SessionError::TwiceInARank),
+        (Some(_), None) => Passes::Single,
+        (_, passes) => passes.unwrap_or(Passes::Both),
+    };
+    let needed = [checked.program.path.as_path()];
+    let folder = match &rank {
+        Some(rank) => {
+            let launching = Launching { rank, passes: which, command: &options.program };
+            job::rank_folder(options.output.as_deref(), &launching, &needed)?
+        }
+        None => OutputFolder::create(options.output.as_deref(), &needed)?,
+    };
+    let mut machine = match &rank {
+        Some(_) => ceilings::of_a_rank(&folder, &notices, &mut evidence.warnings),
+        None => ceilings::for_a_run(&notices, &mut evidence.warnings),
+    };
     let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
-    let which = options.passes.unwrap_or(Passes::Both);
-    if which == Passes::Single {
+    if which == Passes::Single && rank.is_none() {
         Foreground::hold_beside();
     }
     let hardware = match which {
         Passes::Counted => None,
         _ => Some(Hardware::prepare(options.counters_from.as_deref(), &mut evidence.warnings)?),
     };
-    let setting = Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder };
+    let setting =
+        Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder, is_rank: rank.is_some() };
     let end = match which {
         Passes::Both if options.window.is_part() => {
             let reason =
@@ -81,17 +103,21 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
     };
+    if rank.is_some() {
+        launch_parts::complete(&mut evidence, which, &folder, &checked.program.path);
+    }
     let known_end = foreground::leaves().is_none().then_some(end);
-    let mut profile = assemble::profile(options, known_end, machine, evidence);
+    let mut profile = assemble::profile(options, known_end, rank.as_ref(), machine, evidence);
     if profile.run.warnings.iter().any(|w| w.code == join::COUNTERS_DISAGREE) {
         hardware.iter().for_each(Hardware::distrust);
     }
-    if is_a_ceiling_refuted(&profile) && foreground::interruptions() == 0 {
+    // Other ranks may still run: this is no time to measure.
+    if rank.is_none() && is_a_ceiling_refuted(&profile) && foreground::interruptions() == 0 {
         let Profile { machine, run, .. } = &mut profile;
         *machine = ceilings::after_a_refutation(std::mem::take(machine), &notices, &mut run.warnings);
         assemble::analyse(&mut profile, options);
     }
-    Ok(Outcome { end, profile, folder, held })
+    Ok(Outcome { end, profile, folder, rank, held })
 }
 
 /// The inputs that stay the same for all passes of a run.
@@ -102,6 +128,15 @@ struct Setting<'a> {
     /// `None` if no native pass is made.
     hardware: Option<&'a Hardware>,
     folder: &'a OutputFolder,
+    /// A launcher started this process beside others.
+    is_rank: bool,
+}
+
+impl Setting<'_> {
+    /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
+    fn looks_again(&self, cpu_s: f64) -> bool {
+        !self.is_rank && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
+    }
 }
 
 /// Whether a function that matters was faster than a ceiling allows. The neighbours of a shared host may leave another share of
@@ -118,7 +153,7 @@ fn timed_pass(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
-    let Setting { options, notices, hardware, folder } = setting;
+    let Setting { options, notices, hardware, folder, .. } = setting;
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
     let pass = passes::timed(&checked.program, tracing.variables(), &mut input, replay, options, hardware)?;
@@ -133,7 +168,7 @@ fn timed_pass(
     }
     let mut timed = pass.timed.evidence;
     options.window.cut(&mut timed);
-    if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
+    if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
     if evidence.gpu.has_kernels() {
@@ -157,7 +192,7 @@ fn one_pass(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware, folder } = setting;
+    let Setting { options, notices, hardware, folder, .. } = setting;
     notices.say(&format!(
         "runs the program once: natively and sampled, and counted in short windows that slow it down by about {:.0} %",
         100.0 * options.budget
@@ -168,7 +203,7 @@ fn one_pass(
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
     options.window.cut(&mut timed);
-    if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
+    if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
     if evidence.gpu.has_kernels() {

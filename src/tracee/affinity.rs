@@ -27,6 +27,22 @@ fn count(set: &CpuSet) -> usize {
     numbers(set).count()
 }
 
+/// Lets the calling thread, and what it starts, use all CPUs that its cgroup allows; returns those that it might use before. `None`: it
+/// could not be changed.
+pub fn widen() -> Option<CpuSet> {
+    let before = sched_getaffinity(SELF).ok()?;
+    let mut all = CpuSet::new();
+    (0..CpuSet::count()).for_each(|cpu| all.set(cpu).unwrap_or_default());
+    sched_setaffinity(SELF, &all).ok()?;
+    Some(before)
+}
+
+/// Sets the CPUs that the calling thread may use.
+pub fn restore(cpus: &CpuSet) {
+    // They were allowed before; if they no longer are, the wider set stays.
+    let _ = sched_setaffinity(SELF, cpus);
+}
+
 /// The CPU that the calling thread runs on.
 pub fn current_cpu() -> Option<usize> {
     // SAFETY: takes nothing.

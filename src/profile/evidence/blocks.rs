@@ -1,11 +1,13 @@
 //! Blocks of the counted pass and how often they were executed.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
 
 /// A straight run of instructions and how often it was executed from its first to its last instruction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockCount {
     /// Its first instruction.
     pub at: CodeRef,
@@ -20,7 +22,7 @@ pub struct BlockCount {
 }
 
 /// Executions of a `syscall` with one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCount {
     /// Its number.
     pub number: u32,
@@ -29,7 +31,7 @@ pub struct CallCount {
 }
 
 /// A run-time sum of one instruction in one thread: active lanes, or `rep` iterations, over all executions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DynamicCount {
     /// Byte offset of the instruction in the block.
     pub offset: u32,

@@ -1,5 +1,7 @@
 //! Evidence of the counted pass: how often each basic block was executed, by which thread.
 
+use serde::{Deserialize, Serialize};
+
 use super::ThreadInfo;
 use super::blocks::BlockCount;
 use super::estimate::Estimate;
@@ -8,7 +10,7 @@ use crate::profile::code::ModuleInfo;
 use crate::profile::run::Warning;
 
 /// What is missing in the counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Missing {
     /// At most code of its own that was never counted: the counts of all other code are complete.
     #[default]
@@ -18,7 +20,7 @@ pub enum Missing {
 }
 
 /// The result of a counting engine.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CountedEvidence {
     /// `translator` or `single-step`.
     pub source: String,

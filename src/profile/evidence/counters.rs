@@ -1,10 +1,12 @@
 //! Evidence of hardware counters in the timed pass: the counts of each event, by thread and time.
 
+use serde::{Deserialize, Serialize};
+
 use crate::isa::operation::{Precision, Width};
 use crate::profile::run::Warning;
 
 /// The result of the counters. Times are nanoseconds of CLOCK_MONOTONIC, like the mappings of the timed evidence.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CounterEvidence {
     /// All requested events, measured or not.
     pub events: Vec<CounterEvent>,
@@ -47,7 +49,7 @@ impl CounterEvidence {
 }
 
 /// A requested event.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterEvent {
     /// Name in the event table.
     pub name: String,
@@ -76,7 +78,7 @@ pub struct CounterEvent {
 }
 
 /// FLOPs that the FLOP events do not count and that another event detects.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Which, and why.
     pub reason: String,
@@ -85,7 +87,7 @@ pub struct LeftOut {
 }
 
 /// A sum as the kernel counted it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CounterTotal {
     /// Counts, scaled to the whole time where the event shared the PMU, without the weight.
     pub value: f64,
@@ -98,7 +100,7 @@ pub struct CounterTotal {
 }
 
 /// A thread's counters at one moment: sums since the thread began, over all CPUs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadReading {
     /// Process.
     pub pid: u32,
@@ -119,7 +121,7 @@ pub struct ThreadReading {
 }
 
 /// Counts of one uncore event, over all its boxes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UncoreCount {
     /// Name in the event table.
     pub name: String,
@@ -140,7 +142,7 @@ pub struct UncoreCount {
 }
 
 /// Bytes at the memory controllers less the background measured before and after the run.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct UncoreBytes {
     /// Net bytes; negative where the background was more than the run.
     pub net: f64,

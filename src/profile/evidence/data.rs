@@ -1,9 +1,11 @@
 //! Evidence of the data that instructions brought from memory: a sample of the addresses, and the mappings there.
 
+use serde::{Deserialize, Serialize};
+
 use crate::profile::code::{CodeRef, ModuleInfo};
 
 /// Memory that a program asked the kernel for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     /// First address.
     pub start: u64,
@@ -16,7 +18,7 @@ pub struct Allocation {
 }
 
 /// The kinds of memory behind a mapping.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
     /// The file of a module, or memory right behind it, where its zero-initialised data lie.
     Module {
@@ -47,7 +49,7 @@ pub enum Backing {
 }
 
 /// A mapping that something was brought from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataMapping {
     /// Bytes.
     pub bytes: u64,
@@ -56,7 +58,7 @@ pub struct DataMapping {
 }
 
 /// An address that a line was brought from (or stored past the caches to).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataSample {
     /// The address that was accessed.
     pub address: u64,
@@ -65,7 +67,7 @@ pub struct DataSample {
 }
 
 /// A sample of one instruction's lines in one thread.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteData {
     /// The instruction.
     pub at: CodeRef,
@@ -78,7 +80,7 @@ pub struct SiteData {
 }
 
 /// The data of all instructions.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DataEvidence {
     /// Modules that mappings refer to.
     pub modules: Vec<ModuleInfo>,

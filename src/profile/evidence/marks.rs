@@ -26,7 +26,7 @@ pub enum Api {
 }
 
 /// A region.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkedRegion {
     /// Its name.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct MarkedRegion {
 }
 
 /// Work in units that the program names.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MarkedWork {
     /// Index into [`Marked::paths`].
     pub path: u32,
@@ -48,7 +48,7 @@ pub struct MarkedWork {
 }
 
 /// The marker calls of a run.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Marked {
     /// Regions by their first beginning.
     pub regions: Vec<MarkedRegion>,
@@ -73,7 +73,7 @@ impl Marked {
 }
 
 /// Markers as the timed pass saw them; the samples' paths are in them.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TimedMarks {
     /// The calls.
     pub marked: Marked,
@@ -84,7 +84,7 @@ pub struct TimedMarks {
 }
 
 /// Markers as the counted pass saw them.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CountedMarks {
     /// The calls.
     pub marked: Marked,

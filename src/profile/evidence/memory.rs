@@ -1,5 +1,7 @@
 //! Evidence of the memory model: bytes that crossed each level, by the instruction that caused them.
 
+use serde::{Deserialize, Serialize};
+
 use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{Allocation, DataEvidence};
@@ -7,7 +9,7 @@ use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
 /// One memory access as the counting engine reports it to an access sink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// Run-time virtual address.
     pub address: u64,
@@ -33,7 +35,7 @@ impl Access {
 /// ```text
 /// Opening ─▶ Pause ─▶ Warming ─▶ Measuring ─▶ Pause ─▶ …
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Phase {
     /// From the program's start on: its accesses represent themselves only.
     #[default]
@@ -47,7 +49,7 @@ pub enum Phase {
 }
 
 /// Accesses of one kind that an instruction executed in one thread and phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Executed {
     /// The thread.
     pub thread: u32,
@@ -67,7 +69,7 @@ pub struct Executed {
 }
 
 /// Accesses of one instruction in one phase, summed over all threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// The instruction.
     pub site: u32,
@@ -156,7 +158,7 @@ pub trait AccessSink: Send {
 }
 
 /// Which accesses an engine collects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Collection {
     /// Every one.
     All,
@@ -198,7 +200,7 @@ pub fn selected(address: u64, mask: u64) -> bool {
 }
 
 /// The result of the memory model.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MemoryEvidence {
     /// `exact` or `sampled`.
     pub mode: String,
@@ -224,7 +226,7 @@ pub struct MemoryEvidence {
 }
 
 /// Traffic that one instruction of one thread caused.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SiteTraffic {
     /// The instruction (module indexes the counted evidence's modules).
     pub at: CodeRef,

@@ -3,12 +3,14 @@
 //! For an instruction with many pages the model keeps only those whose hash begins with enough zeros. It keeps the same ones for
 //! all instructions, so that the union of the kept pages is a sample of the union.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
 
 /// The pages of one instruction in one thread.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SitePages {
     /// The instruction.
     pub at: CodeRef,
@@ -19,11 +21,11 @@ pub struct SitePages {
 }
 
 /// An observation on a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mark(pub u64);
 
 /// The pages of all instructions.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PagesEvidence {
     /// One entry per (site, thread) that accessed memory where the model looked.
     pub sites: Vec<SitePages>,
@@ -37,7 +39,7 @@ pub struct PagesEvidence {
 const PAGE_LINES: f64 = 64.0;
 
 /// Distinct pages, as far as they are known.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     /// How many.
     pub pages: f64,

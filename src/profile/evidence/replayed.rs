@@ -1,10 +1,12 @@
 //! Evidence of the core model: cycles of each instruction in each burst, by cause.
 
+use serde::{Deserialize, Serialize};
+
 use crate::profile::account::{Cause, Changes};
 use crate::profile::code::CodeRef;
 
 /// The result of replaying the bursts.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReplayedEvidence {
     /// One for each burst that could be replayed.
     pub bursts: Vec<ReplayedBurst>,
@@ -15,7 +17,7 @@ pub struct ReplayedEvidence {
 }
 
 /// One burst, its lead-in left out.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ReplayedBurst {
     /// Index into the counted evidence's threads.
     pub thread: u32,
@@ -24,7 +26,7 @@ pub struct ReplayedBurst {
 }
 
 /// One instruction's part in one burst.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplayedInstruction {
     /// The instruction.
     pub at: CodeRef,

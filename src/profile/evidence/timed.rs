@@ -1,5 +1,7 @@
 //! Evidence of the timed pass: samples of where the time goes.
 
+use serde::{Deserialize, Serialize};
+
 use super::ThreadInfo;
 use super::marks::TimedMarks;
 use crate::profile::code::{CodeRef, ModuleInfo};
@@ -8,7 +10,7 @@ use crate::profile::run::Warning;
 use crate::profile::system::FileKind;
 
 /// The result of the timed pass.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TimedEvidence {
     /// `perf:cycles`, `perf:cpu-clock` or `ptrace`.
     pub source: String,
@@ -49,7 +51,7 @@ pub struct TimedEvidence {
 }
 
 /// A look at where the CPUs are.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacementSeen {
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
@@ -58,7 +60,7 @@ pub struct PlacementSeen {
 }
 
 /// A look at the clock of one CPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ClockSeen {
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
@@ -69,7 +71,7 @@ pub struct ClockSeen {
 }
 
 /// A change of a process's executable memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappingEvent {
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub time_ns: u64,
@@ -80,7 +82,7 @@ pub struct MappingEvent {
 }
 
 /// The kinds of change of a process's executable memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MappingChange {
     /// Addresses `start..end` are code of a module: offset = address − `bias`.
     Mapped {
@@ -103,7 +105,7 @@ pub enum MappingChange {
 }
 
 /// One sample.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since the start of the pass.
     pub t_s: f64,
@@ -127,7 +129,7 @@ pub struct Sample {
 }
 
 /// Where a thread was blocked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedIn {
     /// The number of the system call; `None`: in none, which is a page fault.
     pub call: Option<u32>,
@@ -136,7 +138,7 @@ pub struct BlockedIn {
 }
 
 /// A thread was on a CPU from `start_s` to `end_s`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OnCpu {
     /// Index into `threads`.
     pub thread: u32,

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_host_add_up() {
-        let merged = crate::report::merge::merge(vec![profile(None), profile(None)]).unwrap();
+        let merged = crate::report::merge::merge(vec![profile(None), profile(None)], false).unwrap();
         let (one, both) = (example::devices(), merged.devices.unwrap());
         assert_eq!((both.devices.len(), both.kernels.len(), merged.machine.gpus.len()), (1, one.kernels.len(), 1));
         assert!((both.devices[0].span_s - 2.0 * one.devices[0].span_s).abs() < 1e-12);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn gpus_of_ranks_are_kept_apart() {
         let ranks = vec![profile(Some(0)), profile(Some(1)), profile(Some(2))];
-        let mut merged = crate::report::merge::merge(ranks).unwrap();
+        let mut merged = crate::report::merge::merge(ranks, false).unwrap();
         crate::roofline::analyse(&mut merged);
         let devices = merged.devices.unwrap();
         assert_eq!(devices.devices.iter().map(|d| d.index).collect::<Vec<_>>(), [0, 1, 2]);
@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn a_profile_without_gpus_changes_nothing() {
-        let merged = crate::report::merge::merge(vec![sample::profile(), profile(None), sample::profile()]).unwrap();
+        let merged =
+            crate::report::merge::merge(vec![sample::profile(), profile(None), sample::profile()], false).unwrap();
         assert_eq!(merged.devices.unwrap().kernels.len(), example::devices().kernels.len());
         assert_eq!(merged.machine.gpus.len(), 1);
     }

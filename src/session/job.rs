@@ -1,0 +1,169 @@
+//! The folder of a job of many ranks: `rank-N/` for each, and `job.json`, which says whose they are.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::SessionError;
+use super::launcher::LaunchedRank;
+use super::options::Passes;
+use super::output::{self, OutputFolder};
+use crate::tracee::whole_file;
+
+/// Its name in the job's folder.
+pub const JOB_FILE: &str = "job.json";
+const SCHEMA: &str = "rprof-job/1";
+
+/// The jobs that a folder holds ranks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFile {
+    /// `rprof-job/1`.
+    pub schema: String,
+    /// The launches, in order: one, or two that complete one another.
+    pub launches: Vec<Launch>,
+    /// Ranks of each; `null` where the launcher does not say.
+    pub ranks: Option<u32>,
+    /// Program and arguments of the rank that came first.
+    pub command: Vec<String>,
+}
+
+/// One start of all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    /// The launcher's name for it; `null` where there is none.
+    pub job: Option<String>,
+    /// `single`, `timed`, `counted` or `both`.
+    pub passes: String,
+    /// Ranks whose profiles are written.
+    #[serde(default)]
+    pub finished: BTreeSet<u32>,
+}
+
+impl Launch {
+    /// Whether both are the same launch.
+    fn is(&self, other: &Launch) -> bool {
+        (&self.job, &self.passes) == (&other.job, &other.passes)
+    }
+}
+
+/// A launch as one of its ranks knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct Launching<'a> {
+    /// The rank.
+    pub rank: &'a LaunchedRank,
+    /// The passes that it makes.
+    pub passes: Passes,
+    /// Program and arguments.
+    pub command: &'a [std::ffi::OsString],
+}
+
+impl Launching<'_> {
+    fn launch(&self) -> Launch {
+        Launch { job: self.rank.job.clone(), passes: self.passes.name().into(), finished: BTreeSet::new() }
+    }
+
+    fn command(&self) -> Vec<String> {
+        self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Whether this launch belongs to `known`, and what `job.json` says with it. `None`: it is another job.
+    fn joins(&self, known: &JobFile) -> Option<JobFile> {
+        let launch = self.launch();
+        if known.launches.iter().any(|known| known.is(&launch)) {
+            return Some(known.clone());
+        }
+        if let ([first], Some(other)) = (&known.launches[..], self.passes.complement())
+            && first.passes == other.name()
+            && known.ranks == self.rank.ranks
+            && known.command == self.command()
+        {
+            return Some(JobFile { launches: vec![first.clone(), launch], ..known.clone() });
+        }
+        // A rank's script may start several programs.
+        let is_same_job = known.launches.iter().any(|known| known.job.is_some() && known.job == launch.job);
+        is_same_job.then(|| known.clone())
+    }
+}
+
+/// Makes the folder of a rank in that of its job. What another job left in the job's folder is set aside as a whole; a timed and a
+/// counted launch of the same program share it. `needed`: files that must stay where they are.
+///
+/// # Errors
+/// A folder cannot be made, or holds other things.
+pub fn rank_folder(
+    chosen: Option<&Path>,
+    launching: &Launching<'_>,
+    needed: &[&Path],
+) -> Result<OutputFolder, SessionError> {
+    let base = output::base(chosen);
+    let fail = |source: io::Error| SessionError::Output { path: base.clone(), source };
+    fs::create_dir_all(parent_of(&base)).map_err(fail)?;
+    let _alone = alone(&base);
+    let known = read(&base);
+    let shared = known.as_ref().and_then(|known| launching.joins(known));
+    if shared.is_none() {
+        output::set_aside(&base, chosen.is_some(), needed).map_err(fail)?;
+        fs::create_dir_all(&base).map_err(fail)?;
+    }
+    let file = shared.clone().unwrap_or_else(|| JobFile {
+        schema: SCHEMA.into(),
+        launches: vec![launching.launch()],
+        ranks: launching.rank.ranks,
+        command: launching.command(),
+    });
+    if known.as_ref() != Some(&file) {
+        let text = serde_json::to_string_pretty(&file).map_err(|e| fail(io::Error::other(e)))?;
+        whole_file::write(&base.join(JOB_FILE), text.as_bytes()).map_err(fail)?;
+    }
+    let is_shared = file.launches.len() > 1;
+    OutputFolder::of_rank(base.join(format!("rank-{}", launching.rank.rank)), is_shared, needed)
+}
+
+fn parent_of(base: &Path) -> &Path {
+    base.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Ranks start and end at the same time: while this lives no other one changes the job's folder. `None`: some network file systems have
+/// no locks.
+fn alone(base: &Path) -> Option<Flock<File>> {
+    Flock::lock(File::open(parent_of(base)).ok()?, FlockArg::LockExclusive).ok()
+}
+
+/// Notes in the job's folder that the profile of a rank is written. Returns whether it was the last one of the last launch: the job can
+/// be merged.
+pub fn is_last(rank_folder: &Path, rank: &LaunchedRank) -> bool {
+    let Some(base) = rank_folder.parent() else { return false };
+    let _alone = alone(base);
+    let Some(mut file) = read(base) else { return false };
+    let Some(launch) = file.launches.last_mut().filter(|launch| launch.job == rank.job) else { return false };
+    launch.finished.insert(rank.rank);
+    let is_last = rank.ranks.is_some_and(|ranks| launch.finished.len() == ranks as usize);
+    let written = serde_json::to_string_pretty(&file)
+        .map_err(io::Error::other)
+        .and_then(|text| whole_file::write(&base.join(JOB_FILE), text.as_bytes()));
+    is_last && written.is_ok()
+}
+
+/// The job whose ranks a folder holds.
+pub fn read(folder: &Path) -> Option<JobFile> {
+    let text = fs::read_to_string(folder.join(JOB_FILE)).ok()?;
+    serde_json::from_str(&text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
+}
+
+/// The profiles of the ranks in a job's folder, by rank.
+pub fn rank_profiles(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let rank = |entry: &fs::DirEntry| entry.file_name().to_str()?.strip_prefix("rank-")?.parse::<u32>().ok();
+    let mut all: Vec<(u32, PathBuf)> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((rank(&entry)?, entry.path().join("profile.json"))))
+        .filter(|(_, path)| path.is_file())
+        .collect();
+    all.sort();
+    all
+}

@@ -1,0 +1,162 @@
+//! `rprof -- mpirun … ./app`: starts the launcher with rprof in front of the program of each rank, once for each pass, and merges the
+//! profiles of the ranks.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Pid;
+
+use crate::profile::Profile;
+use crate::profile::run::Warning;
+use crate::report::{self, merge};
+use crate::roofline;
+use crate::tracee::foreground::{self, Foreground};
+use crate::tracee::launch::{Program, Streams, spawn_gated};
+use crate::tracee::wait::wait_for_status;
+
+use super::end::ProgramEnd;
+use super::input::Input;
+use super::launcher_command;
+use super::options::{GpuCounts, Passes, RunOptions};
+use super::outcome::Outcome;
+use super::output::OutputFolder;
+use super::progress::Notices;
+use super::{SessionError, job, passes, preflight};
+
+/// Profiles the ranks that a launcher starts.
+///
+/// # Errors
+/// The launcher cannot be started, no rank left a profile, or a folder cannot be written.
+pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
+    let notices = Notices::new(options.quiet);
+    preflight::own_proc()?;
+    preflight::own_room()?;
+    let checked = preflight::check(&options.program)?;
+    let folder = OutputFolder::create(options.output.as_deref(), &[&checked.program.path])?;
+    let absolute = std::fs::canonicalize(folder.path())
+        .map_err(|source| SessionError::Output { path: folder.path().to_owned(), source })?;
+    let held =
+        Foreground::hold(Pid::from_raw(0)).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let launches: &[Passes] = match options.passes {
+        None | Some(Passes::Both) => &[Passes::Timed, Passes::Counted],
+        Some(Passes::Single) => &[Passes::Single],
+        Some(Passes::Timed) => &[Passes::Timed],
+        Some(Passes::Counted) => &[Passes::Counted],
+    };
+    if launches.len() > 1 {
+        notices.say("launches the ranks twice, so effects on files and network happen twice (--passes single launches them once)");
+    }
+    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let first = launch(&checked.program, &mut input, (launches[0], launches.len() > 1, true), options, &absolute)?;
+    let mut doubts = Vec::new();
+    for &pass in &launches[1..] {
+        if foreground::interruptions() > 0 {
+            break;
+        }
+        if let Some(command) = &options.between {
+            super::between::restore(command)?;
+        }
+        let _spinner = notices.spinner("counting the instructions of the ranks");
+        let second = launch(&checked.program, &mut input, (pass, true, false), options, &absolute)?;
+        if second != first {
+            doubts.push(Warning::new(
+                "launches-differ",
+                format!("the second launch ended differently: {second} instead of {first}"),
+                "counts are those of another course of the program than the times",
+                "look whether the program can be started twice with the same effect",
+            ));
+        }
+    }
+    let mut profile = merged(folder.path(), true)?;
+    profile.run.warnings.extend(doubts);
+    profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    match first {
+        ProgramEnd::Exited(status) => (profile.run.exit_status, profile.run.signal) = (Some(status), None),
+        ProgramEnd::Signalled(signal) => (profile.run.exit_status, profile.run.signal) = (None, Some(signal)),
+    }
+    Ok(Outcome { end: first, profile, folder, rank: None, held })
+}
+
+/// Whether `options` ask for a launcher's ranks: its program is a launcher, and that has a program. A launcher without one explains itself.
+pub fn is_asked(options: &RunOptions) -> bool {
+    options.program.first().is_some_and(|program| launcher_command::is_launcher(program))
+        && launcher_command::with_inserted(&options.program, &[]).is_some()
+}
+
+/// Starts the launcher, and returns how it ended. The first launch has our streams.
+fn launch(
+    launcher: &Program,
+    input: &mut Input,
+    (pass, is_replayed, is_first): (Passes, bool, bool),
+    options: &RunOptions,
+    folder: &Path,
+) -> Result<ProgramEnd, SessionError> {
+    let binary = std::env::current_exe()
+        .map_err(|e| SessionError::Pass { pass: pass.name(), reason: format!("this program's own file: {e}") })?;
+    let rank = rank_command(binary, pass, options, folder);
+    let argv = launcher_command::with_inserted(&launcher.argv, &rank).unwrap_or_else(|| launcher.argv.clone());
+    let streams = if is_first {
+        let stdin =
+            input.first(is_replayed).map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+        Streams { stdin, ..Streams::default() }
+    } else {
+        passes::second_streams(input)?
+    };
+    let child = spawn_gated(&Program { path: launcher.path.clone(), argv }, streams).map_err(passes::launch)?;
+    let _foreground =
+        Foreground::hold(child.pid()).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let pid = child.release().map_err(passes::launch)?;
+    let status = wait_for_status(pid)
+        .ok_or_else(|| SessionError::Pass { pass: pass.name(), reason: "the launcher's end was not seen".into() })?;
+    Ok(ProgramEnd::from_wait_status(status))
+}
+
+/// rprof as a rank is to start it, up to its program.
+fn rank_command(binary: PathBuf, pass: Passes, options: &RunOptions, folder: &Path) -> Vec<OsString> {
+    let mut command: Vec<OsString> = vec![binary.into(), "run".into(), "--quiet".into(), "--no-merge".into()];
+    let mut give = |name: &str, value: OsString| command.extend([name.into(), value]);
+    give("-o", folder.into());
+    give("--passes", pass.name().into());
+    give("--memory", options.memory.name().into());
+    if let Some(hz) = options.frequency_hz {
+        give("--frequency", hz.to_string().into());
+    }
+    if pass == Passes::Single {
+        give("--budget", format!("{}%", 100.0 * options.budget).into());
+    }
+    if pass != Passes::Counted {
+        let window = [("--from", options.window.from_s), ("--to", options.window.to_s)];
+        window
+            .into_iter()
+            .filter_map(|(name, s)| Some((name, s?)))
+            .for_each(|(name, s)| give(name, s.to_string().into()));
+        if options.gpu_counts == GpuCounts::Off {
+            give("--gpu-counts", "off".into());
+        }
+    }
+    if options.full_names {
+        command.push("--full-names".into());
+    }
+    command.push("--".into());
+    command
+}
+
+/// The merged profile of the ranks in a job's folder.
+///
+/// # Errors
+/// A profile cannot be read, or they do not belong together.
+pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
+    let failed = |what: String| SessionError::Report(format!("{}: {what}", folder.display()));
+    let ranks = job::rank_profiles(folder);
+    if ranks.is_empty() {
+        return Err(failed(
+            "no rank left a profile; look at what the launcher printed, and whether ranks can write to this folder"
+                .into(),
+        ));
+    }
+    let read = |(_, path): &(u32, PathBuf)| report::json::read(path).map_err(|e| SessionError::Report(e.to_string()));
+    let profiles = ranks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut profile = merge::merge(profiles, partial).map_err(|e| failed(e.to_string()))?;
+    roofline::analyse(&mut profile);
+    Ok(profile)
+}
