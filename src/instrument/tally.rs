@@ -11,6 +11,7 @@ use crate::profile::evidence::counted::CountedEvidence;
 use crate::tracee::maps::Mapping;
 use crate::tracee::markers::{Marker, find};
 use crate::tracee::modules::{Located, ModuleTable};
+use crate::tracee::mpi::find::{MpiSymbols, mpi_symbols};
 
 /// Counts by place, there by code: code written at run time can put several blocks in one place.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub struct Tally {
     modules: ModuleTable,
     /// Marker functions by module.
     markers: HashMap<u32, Vec<(u64, Marker)>>,
+    /// What modules have of MPI.
+    mpi: HashMap<u32, MpiSymbols>,
     blocks: Blocks,
     /// Executions in marked regions, by path instead of by thread.
     marked: Blocks,
@@ -63,6 +66,16 @@ impl Tally {
             self.markers.insert(module, found);
         }
         &self.markers[&module]
+    }
+
+    /// What a module that process `pid` has mapped has of MPI.
+    pub fn mpi(&mut self, pid: Pid, module: u32) -> &MpiSymbols {
+        if !self.mpi.contains_key(&module) {
+            let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
+            let found = path.and_then(|path| mpi_symbols(Path::new(&path)).ok()).unwrap_or_default();
+            self.mpi.insert(module, found);
+        }
+        &self.mpi[&module]
     }
 
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.

@@ -31,6 +31,7 @@ mod facts;
 mod flow;
 mod hardware;
 mod modules;
+mod mpi;
 mod placed;
 mod prefetch;
 mod regions;
@@ -121,6 +122,7 @@ pub fn join(
         full_names,
     );
     let marked = basis.map(|basis| regions::regions(&basis, &mut code));
+    let named_mpi = evidence.counted.and_then(|counted| counted.mpi.as_ref()).map(|calls| mpi::mpi(calls, &mut code));
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 
@@ -153,6 +155,7 @@ pub fn join(
         functions: outcome.functions,
         regions: marked.map(|m| m.regions).unwrap_or_default(),
         devices: None,
+        mpi: named_mpi,
     }
 }
 

@@ -165,8 +165,17 @@ fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
     if bytes.as_deref() == Some(&[0x0f, 0x05]) { Entry::SystemCall } else { Entry::Fault }
 }
 
-/// The reason for waiting according to the frames next to the leaf: the outermost of them is the most reliable.
+/// The reason for waiting: a call of MPI anywhere on the stack, or else the frames next to the leaf, of which the outermost is the most
+/// reliable.
 fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
+    let places = stack.iter().filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
+    let in_mpi = places.into_iter().any(|place| {
+        let function = code.function(place);
+        waiting::is_mpi(&code.known(function).name)
+    });
+    if in_mpi {
+        return Some(Wait::Ranks);
+    }
     let near = stack.iter().take(waiting::FRAMES).rev();
     let places = near.filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
     places.into_iter().find_map(|place| {

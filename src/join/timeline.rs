@@ -130,7 +130,7 @@ impl Sight {
             }
             Activity::Work => self.others_elsewhere = true,
             Activity::Waiting(Wait::Lock) => self.locked_out = true,
-            Activity::Waiting(Wait::Barrier) | Activity::Kernel(_) => {}
+            Activity::Waiting(Wait::Barrier | Wait::Ranks) | Activity::Kernel(_) => {}
         }
     }
 

@@ -11,6 +11,8 @@ pub enum Wait {
     Barrier,
     /// For its turn, or for another thread to wake it.
     Lock,
+    /// In a function of MPI: for other ranks, and for the transfer.
+    Ranks,
 }
 
 /// Number of frames from the leaf in which a waiting function's name counts: it may have called `syscall` or `sched_yield`.
@@ -48,10 +50,6 @@ const BARRIERS: &[&str] = &[
     "__kmp_launch_worker",
     "pthread_barrier_wait*",
     "__pthread_barrier_wait*",
-    "MPI_Barrier*",
-    "MPI_Wait*",
-    "PMPI_Barrier*",
-    "PMPI_Wait*",
     "opal_progress*",
     "MPIDI_CH3I_Progress*",
     "ucp_worker_progress*",
@@ -95,6 +93,16 @@ const LOCKS: &[&str] = &[
     "parking_lot::raw_mutex::RawMutex::lock_slow*",
     "parking_lot_core::parking_lot::park*",
 ];
+
+/// Whether `name` is a function of MPI in C or Fortran: all that it calls is the time of the call, whatever it is called.
+pub fn is_mpi(name: &str) -> bool {
+    let name = name.strip_suffix("@plt").unwrap_or(name);
+    if let Some(rest) = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("PMPI_")) {
+        return rest.starts_with(|c: char| c.is_ascii_uppercase()) && !rest.starts_with("Wtime");
+    }
+    let fortran = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"));
+    fortran.is_some_and(|rest| rest.len() > 1 && rest.ends_with('_'))
+}
 
 /// Whether the function called `name` gives the CPU to others.
 pub fn yields(name: &str) -> bool {

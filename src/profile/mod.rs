@@ -22,6 +22,7 @@ pub mod flops;
 pub mod function;
 pub mod gpu;
 pub mod machine;
+pub mod mpi;
 pub mod names;
 pub mod number;
 pub mod pages;
@@ -72,6 +73,9 @@ pub struct Profile {
     /// What GPUs did; `None` where the program used none or where nothing is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<device::Devices>,
+    /// Calls of MPI; `None` where there was none, and where nothing is known of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<mpi::Mpi>,
 }
 
 /// A frame of a call stack.

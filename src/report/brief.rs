@@ -8,7 +8,7 @@ use crate::roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
 use super::trust::{Level, Trust};
-use super::{View, devices, name, regions, summary, table, text, verdict, words, wrap};
+use super::{View, devices, mpi, name, regions, summary, table, text, verdict, words, wrap};
 
 /// Rows of the table.
 const ROWS: usize = 7;
@@ -44,6 +44,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out += &doubts(profile, width, room);
     }
     out += &devices::text(profile, view, width);
+    out.extend(mpi::rows(profile, mpi::FEW).iter().map(|rows| regions::text(rows, width)));
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     out.push('\n');
     out + &more(view, width)

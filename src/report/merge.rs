@@ -7,6 +7,7 @@ mod devices;
 mod elapsed;
 mod hosts;
 mod jobs;
+mod mpi;
 mod regions;
 
 pub use jobs::MergeError;
@@ -35,6 +36,7 @@ pub fn merge(profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeErro
         Arrangement::SideBySide => hosts::together(&profiles),
         Arrangement::InTurn => None,
     };
+    let work: Vec<_> = profiles.iter().map(mpi::work).collect();
     let mut parts = profiles.into_iter();
     let mut whole = parts.next().ok_or(MergeError::Nothing)?;
     for part in parts {
@@ -61,6 +63,12 @@ pub fn merge(profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeErro
         ));
     }
     whole.machine = hosts.unwrap_or(whole.machine);
+    if arrangement == Arrangement::SideBySide {
+        mpi::compare(&mut whole, &work);
+        let cores = whole.machine.cores.max(1);
+        let cap = |f: &mut Function| f.allowed_cpus = f.allowed_cpus.map(|cpus| cpus.min(cores));
+        whole.functions.iter_mut().for_each(cap);
+    }
     whole.run.ranks.sort_by_key(|rank| rank.rank);
     whole.functions.sort_by(|a, b| b.cpu_s.unwrap_or(0.0).total_cmp(&a.cpu_s.unwrap_or(0.0)));
     let total: f64 = whole.functions.iter().filter_map(|f| f.cpu_s).sum();
@@ -98,6 +106,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.stacks.append(&mut part.stacks);
     whole.samples.append(&mut part.samples);
     add_all(&mut whole.functions, part.functions, threads, arrangement);
+    mpi::add(&mut whole.mpi, part.mpi);
     regions::add_all(&mut whole.regions, part.regions, arrangement == Arrangement::SideBySide);
 }
 

@@ -25,6 +25,7 @@ pub mod machine;
 pub mod machine_files;
 pub mod markdown;
 pub mod merge;
+pub mod mpi;
 pub mod name;
 pub mod palette;
 pub mod plot;

@@ -28,6 +28,7 @@ pub mod maps;
 pub mod markers;
 pub mod memory;
 pub mod modules;
+pub mod mpi;
 pub mod own_limits;
 pub mod own_stack;
 pub mod path_text;

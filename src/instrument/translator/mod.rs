@@ -17,6 +17,7 @@
 mod code_cache;
 mod counts;
 mod kernel;
+mod mpi;
 mod relayout;
 mod sampling;
 mod tracer;
@@ -75,6 +76,7 @@ impl CountingEngine for Translator {
         };
         let in_regions = std::mem::take(&mut run.tally).finish(&mut evidence);
         evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
+        evidence.mpi = std::mem::take(&mut run.mpi).finish();
         evidence.warnings.extend(run.roster.doubt());
         let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);

@@ -19,6 +19,10 @@ pub const RSP: Gpr = Gpr(4);
 pub const RSI: Gpr = Gpr(6);
 /// RDI
 pub const RDI: Gpr = Gpr(7);
+/// The fifth argument.
+pub const R8: Gpr = Gpr(8);
+/// The sixth argument.
+pub const R9: Gpr = Gpr(9);
 /// R10
 pub const R10: Gpr = Gpr(10);
 
@@ -479,6 +483,11 @@ impl Code {
     /// `cmp register, gs:[index*8 + offset]`
     pub fn compare_indexed(&mut self, register: Gpr, index: Gpr, offset: u32) {
         self.gs_indexed(0x3b, register, index, offset);
+    }
+
+    /// `mov register, gs:[index × 8 + offset]`
+    pub fn load_indexed(&mut self, register: Gpr, index: Gpr, offset: u32) {
+        self.gs_indexed(0x8b, register, index, offset);
     }
 
     /// `mov gs:[index*8 + offset], register`

@@ -6,6 +6,7 @@ use super::ThreadInfo;
 use super::blocks::BlockCount;
 use super::estimate::Estimate;
 use super::marks::CountedMarks;
+use super::mpi::MpiEvidence;
 use crate::profile::code::ModuleInfo;
 use crate::profile::run::Warning;
 
@@ -40,6 +41,8 @@ pub struct CountedEvidence {
     pub blocks: Vec<BlockCount>,
     /// Marker calls; `None`: the engine does not look for them.
     pub marks: Option<CountedMarks>,
+    /// Calls of MPI; `None`: there was none.
+    pub mpi: Option<MpiEvidence>,
     /// The counts were extended from windows to the whole run; `None`: all of it was counted.
     pub estimate: Option<Estimate>,
     /// Doubts about these figures.

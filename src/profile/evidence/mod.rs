@@ -8,6 +8,7 @@ pub mod data;
 pub mod estimate;
 pub mod marks;
 pub mod memory;
+pub mod mpi;
 pub mod pages;
 pub mod replayed;
 pub mod timed;

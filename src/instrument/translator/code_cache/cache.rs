@@ -16,6 +16,7 @@ use crate::instrument::translator::code_cache::version::{Place, Version};
 use crate::instrument::translator::counts::execution_deltas::ExecutionDeltas;
 use crate::instrument::translator::counts::flush_on_exit::Unsettled;
 use crate::instrument::translator::counts::read_counters::Totals;
+use crate::instrument::translator::mpi::places::Places;
 use crate::instrument::translator::relayout::hot_code::{Placing, PlacingSettings};
 use crate::instrument::translator::relayout::huge::Stretch;
 use crate::instrument::translator::relayout::lookup_order::Leaders;
@@ -129,6 +130,8 @@ pub struct CodeCache {
     pub(crate) course: ExecutionDeltas,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
+    /// Functions of MPI, and where calls of them return.
+    pub(crate) mpi: Places,
     /// Executions in marked regions: counters by path instead of by thread.
     pub(crate) marked: Totals,
 }
@@ -185,6 +188,7 @@ impl CodeCache {
             unsettled: Vec::new(),
             course: ExecutionDeltas::default(),
             markers: AddressMap::default(),
+            mpi: Places::default(),
             marked: Totals::default(),
         }
     }

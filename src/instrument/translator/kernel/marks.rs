@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::tracer::event_loop::Run;
 use crate::instrument::translator::tracer::process::Process;
 use crate::instrument::translator::tracer::regions::Regions;
@@ -198,8 +199,20 @@ impl Run {
     pub fn note_mark(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            self.marks.called(process, thread);
+            note_call(&mut self.marks, &mut self.mpi, process, thread);
         }
+    }
+}
+
+/// `thread` waits in a call of a marker function, or of MPI.
+pub fn note_call(marks: &mut Marks, mpi: &mut MpiRecorder, process: &Process, thread: &Thread) {
+    let at = thread.regions.borrow().get(thread.region, layout::MARKER);
+    let mut space = process.image.space.borrow_mut();
+    if space.markers.contains_key(&at) {
+        drop(space);
+        marks.called(process, thread);
+    } else {
+        mpi.drain(process, &mut space, thread);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::instrument::translator::code_cache::block::{BlockId, Moved};
 use crate::instrument::translator::code_cache::cache::{CodeCache, Sum};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::dispositions::Fate;
+use crate::instrument::translator::kernel::marks::note_call;
 use crate::instrument::translator::kernel::text_ranges::find_text;
 use crate::instrument::translator::sampling::bursts::take_records;
 use crate::instrument::translator::sampling::records::{REPEATED, REPEATED_COUNT};
@@ -261,7 +262,7 @@ impl Run {
             }
             if site == crate::instrument::translator::code_cache::stubs::MARK as usize {
                 drop(space);
-                self.marks.called(process, thread);
+                note_call(&mut self.marks, &mut self.mpi, process, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();

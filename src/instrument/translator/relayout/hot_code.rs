@@ -407,8 +407,8 @@ impl Process {
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut hot = Vec::new();
         for (at, count) in blocks {
-            // Calls of a marker function must reach the code that reports the call.
-            if space.markers.contains_key(&at.get()) {
+            // Calls of a marker function or of MPI must reach the code that reports the call.
+            if space.markers.contains_key(&at.get()) || space.mpi.watched(at.get()).is_some() {
                 continue;
             }
             if let Some(block) = source.block(at) {

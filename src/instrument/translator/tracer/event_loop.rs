@@ -24,8 +24,9 @@ use crate::instrument::translator::counts::execution_deltas::Told;
 use crate::instrument::translator::kernel::allocations::Askers;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::filters::Filters;
-use crate::instrument::translator::kernel::marks::Marks;
+use crate::instrument::translator::kernel::marks::{Marks, note_call};
 use crate::instrument::translator::kernel::rlimit_as::Allowance;
+use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::burst_pace::Pace;
@@ -130,6 +131,8 @@ pub(crate) struct Run {
     pub askers: Askers,
     /// The marked regions that threads are in.
     pub marks: Marks,
+    /// Calls of MPI.
+    pub mpi: MpiRecorder,
     /// The windows in which addresses are recorded.
     pub windows: Windows,
     /// Time of the last report of executions to the access sink.
@@ -183,6 +186,7 @@ impl Run {
             family_cpu_s: None,
             askers: Askers::default(),
             marks: Marks::default(),
+            mpi: MpiRecorder::default(),
             windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
             burst_pace: Pace::new(),
             bursts,
@@ -337,7 +341,7 @@ impl Run {
             let Some(process) = self.processes.get(&thread.process) else { continue };
             any = true;
             if site == MARK {
-                self.marks.called(process, thread);
+                note_call(&mut self.marks, &mut self.mpi, process, thread);
                 if thread.version.traces() {
                     self.bursts.iter_mut().for_each(Bursts::note_answer);
                 }

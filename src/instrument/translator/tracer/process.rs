@@ -29,7 +29,6 @@ use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::maps::{Mapping, read_maps};
-use crate::tracee::markers::Marker;
 use crate::tracee::memory::Memory;
 
 /// Blocks in one chain.
@@ -134,7 +133,7 @@ impl Process {
         if range.located.is_none()
             && let Some(tally) = tally
         {
-            space.markers.extend(locate(self.pid, &mut self.text, tally));
+            locate(self.pid, &mut self.text, tally, &mut space);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut around = Around::new(version);
@@ -179,8 +178,7 @@ impl Process {
     /// Looks up the module of every piece of its text.
     pub fn locate(&mut self, tally: &mut Tally) {
         if self.text.iter().any(|t| t.located.is_none()) {
-            let markers = locate(self.pid, &mut self.text, tally);
-            self.image.space.borrow_mut().markers.extend(markers);
+            locate(self.pid, &mut self.text, tally, &mut self.image.space.borrow_mut());
         }
     }
 
@@ -315,6 +313,11 @@ impl Process {
         self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
     }
 
+    /// The place in the program's files of an address in its text.
+    pub fn place(&self, at: Address) -> Option<CodeRef> {
+        find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
+    }
+
     /// The place in the program's files that a cache address belongs to, if known.
     pub fn code_at(&self, at: CacheAddress) -> Option<CodeRef> {
         let (block, offset, _) = self.state_at(at)?;
@@ -328,17 +331,21 @@ fn pages(from: Address, to: Address) -> Range<u64> {
     from.get() / PAGE..to.get().div_ceil(PAGE)
 }
 
-/// Looks up the module of every piece of text; returns the marker functions in those modules.
-fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) -> Vec<(u64, Marker)> {
-    let Ok(maps) = read_maps(pid) else { return Vec::new() };
-    let mut markers = Vec::new();
+/// Looks up the module of every piece of text; enters the functions in those modules whose calls are watched.
+fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally, space: &mut CodeCache) {
+    let Ok(maps) = read_maps(pid) else { return };
     for range in text.iter_mut().filter(|t| t.located.is_none()) {
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
             let located = tally.locate(pid, mapping);
             range.located = Some(located);
             let found = tally.markers(pid, located.module).iter();
-            markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
+            space.markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
+            space.mpi.add(
+                located.module,
+                tally.mpi(pid, located.module),
+                located.bias,
+                range.start.get()..range.end.get(),
+            );
         }
     }
-    markers
 }

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::shared::Shared;
+use crate::instrument::translator::mpi::record::ROOM;
 use crate::instrument::translator::tracer::event_loop::RunError;
 use crate::tracee::address::Address;
 use crate::tracee::remote::RemoteError;
@@ -60,6 +61,8 @@ impl Regions {
         };
         let base = self.base(region);
         self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
+        self.set(region, layout::MPI_CURSOR, base.get() + u64::from(layout::MPI_RING));
+        self.set(region, layout::MPI_LEFT, ROOM);
         Ok(region)
     }
 

@@ -148,6 +148,9 @@ impl<'a> Writer<'a> {
         if self.space.markers.contains_key(&self.block.start.get()) {
             self.note_mark();
         }
+        if let Some(watched) = self.space.mpi.watched(self.block.start.get()) {
+            self.note_call(watched);
+        }
         if self.flows {
             self.counted_at = Some(0);
         } else if position.is_none() && !in_loop && !at_end {

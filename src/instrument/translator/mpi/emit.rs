@@ -1,0 +1,101 @@
+//! Writes the code that makes records. It changes no register and no flag.
+
+use super::places::Watched;
+use super::record::{NOT_COUNTED, STACK_WORDS};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::x86_64::emit::{R8, R9, RAX, RCX, RDI, RDX, RSI, RSP};
+
+/// Where the second half of a record begins: offsets of the first half fit into a byte.
+const HALF: i8 = 72;
+
+impl Writer<'_> {
+    /// Records that the block begins, whose start is watched.
+    pub(crate) fn note_call(&mut self, watched: Watched) {
+        self.unpark(0);
+        self.point(0, self.plain());
+        let at = self.block.start.get();
+        let mark = self.space.arenas[self.unit.arena].stubs.mark;
+        let at_once = match watched {
+            Watched::Call { at_once, .. } | Watched::Return { at_once } => at_once,
+        };
+        let is_counted = !self.flows && self.loop_counter.is_none() && self.induction.is_none();
+        let counter = is_counted.then(|| layout::counter(self.slot));
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_RCX, RCX);
+        hot.save(layout::SAVE_RDX, RDX);
+        hot.load(RCX, layout::MPI_CURSOR);
+        hot.store_at(RCX, 56, RSP);
+        if let Watched::Call { on_stack, .. } = watched {
+            for (i, register) in [RDI, RSI, RDX].into_iter().enumerate() {
+                hot.store_at(RCX, 8 + 8 * i as i8, register);
+            }
+            hot.load(RDX, layout::SAVE_RCX);
+            hot.store_at(RCX, 32, RDX);
+            hot.store_at(RCX, 40, R8);
+            hot.store_at(RCX, 48, R9);
+            for word in 0..=on_stack.min(STACK_WORDS - 1) as i8 {
+                hot.load_at(RDX, RSP, 8 * word);
+                hot.store_at(RCX, 64 + 8 * word, RDX);
+            }
+        }
+        hot.constant(RDX, at);
+        hot.store_at(RCX, 0, RDX);
+        hot.add_small(RCX, HALF);
+        hot.store_at(RCX, 64, RAX);
+        hot.raw(&[0x0f, 0x31]); // rdtsc
+        hot.store_low_at(RCX, 56, RAX);
+        hot.store_low_at(RCX, 60, RDX);
+        hot.load_at(RAX, RCX, 64);
+        match counter {
+            Some(counter) => hot.load(RDX, counter),
+            None => hot.constant(RDX, NOT_COUNTED),
+        }
+        hot.store_at(RCX, 64, RDX);
+        hot.add_small(RCX, HALF);
+        hot.save(layout::MPI_CURSOR, RCX);
+        hot.load(RDX, layout::SAVE_RDX);
+        let mut asides = Vec::new();
+        let unknown = match watched {
+            Watched::Call { at_once: false, .. } => {
+                hot.load_at(RDX, RSP, 0);
+                hot.low_16_to_ecx(RDX);
+                hot.load_indexed(RCX, RCX, layout::MPI_KNOWN);
+                hot.not(RCX);
+                hot.sum(RCX, RCX, RDX, 1);
+                hot.load(RDX, layout::SAVE_RDX);
+                Some(hot.jump_if_rcx_zero())
+            }
+            _ => None,
+        };
+        if let Some(known) = unknown {
+            hot.raw(&[0xe9]); // jmp
+            asides.push(hot.relative_later());
+            hot.land(known);
+        }
+        hot.load(RCX, layout::MPI_LEFT);
+        hot.add_small(RCX, -1);
+        hot.save(layout::MPI_LEFT, RCX);
+        let goes_on = (!at_once).then(|| {
+            let full = hot.jump_if_rcx_zero();
+            hot.load(RCX, layout::SAVE_RCX);
+            let goes_on = hot.jump_short();
+            hot.land(full);
+            goes_on
+        });
+        hot.raw(&[0xe9]); // jmp
+        asides.push(hot.relative_later());
+        if let Some(goes_on) = goes_on {
+            hot.land(goes_on);
+        }
+        let back = hot.here();
+        asides.into_iter().for_each(|aside| self.unit.lead_to_cold(aside));
+        let cold = &mut self.unit.cold;
+        cold.constant(RCX, at);
+        cold.save(layout::MARKER, RCX);
+        cold.constant(RCX, back.get());
+        cold.save(layout::TARGET, RCX);
+        cold.jump(mark);
+        self.again(0);
+    }
+}

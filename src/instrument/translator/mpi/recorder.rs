@@ -1,0 +1,297 @@
+//! Reads the rings of threads, and adds their calls up by call site.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use nix::unistd::Pid;
+
+use super::open_calls::{Open, OpenCalls, Returns};
+use super::places::Entry;
+use super::record::{ROOM, Record};
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, SIZES};
+use crate::tracee::address::Address;
+use crate::tracee::clock;
+use crate::tracee::memory::Memory;
+use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
+use crate::tracee::mpi::volume::{Call, Handles};
+
+/// The calls of a run.
+#[derive(Debug, Default)]
+pub struct MpiRecorder {
+    sites: Vec<MpiSite>,
+    by_key: HashMap<(u32, CodeRef, u16), u32>,
+    calls: Vec<(MpiCall, u64, u64)>,
+    left_out: u64,
+    /// By address space.
+    handles: HashMap<Pid, Handles>,
+    /// By thread.
+    threads: HashMap<u32, OpenCalls>,
+    clock: Option<TimeStamps>,
+    first: Option<Pid>,
+}
+
+/// The time stamp counter against CLOCK_MONOTONIC.
+#[derive(Debug, Clone, Copy)]
+struct TimeStamps {
+    ticks: u64,
+    at_ns: u64,
+    begun: Instant,
+}
+
+impl TimeStamps {
+    fn now() -> TimeStamps {
+        TimeStamps { ticks: time_stamp(), at_ns: clock::monotonic_ns(), begun: Instant::now() }
+    }
+
+    /// Ticks in a nanosecond since.
+    fn ticks_per_ns(&self) -> f64 {
+        let ns = self.begun.elapsed().as_nanos() as f64;
+        (time_stamp().wrapping_sub(self.ticks)) as f64 / ns.max(1.0)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn time_stamp() -> u64 {
+    // SAFETY: reads a counter that every x86-64 has.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Empties a ring.
+fn empty(regions: &Regions, region: u32) {
+    regions.set(region, layout::MPI_CURSOR, regions.base(region).get() + u64::from(layout::MPI_RING));
+    regions.set(region, layout::MPI_LEFT, ROOM);
+}
+
+impl MpiRecorder {
+    /// Reads the ring of a thread that waits or is stopped. Call sites that it has not seen before are watched from now on.
+    pub fn drain(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let start = regions.base(thread.region).get() + u64::from(layout::MPI_RING);
+        let bytes = regions.get(thread.region, layout::MPI_CURSOR).wrapping_sub(start);
+        if bytes == 0 || bytes > u64::from(layout::MPI_RING_SIZE) {
+            return;
+        }
+        let mut ring = vec![0; bytes as usize];
+        if regions.read(thread.region, layout::MPI_RING, &mut ring).is_err() {
+            return;
+        }
+        self.clock.get_or_insert_with(TimeStamps::now);
+        self.first.get_or_insert(process.pid);
+        let handles = self.handles.entry(process.pid).or_default();
+        handles.family = space.mpi.family.unwrap_or_default();
+        if handles.datatypes.len() < space.mpi.datatypes.len() {
+            handles.datatypes.extend(space.mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
+        }
+        for record in Record::all(&ring) {
+            match space.mpi.entry(record.place) {
+                Some(entry) => {
+                    self.called(process, space, thread, entry, &record);
+                    let returns_to = record.return_address();
+                    regions.set(thread.region, layout::mpi_known(returns_to), returns_to);
+                }
+                None => self.returned(process, thread, &record),
+            }
+        }
+        empty(&regions, thread.region);
+    }
+
+    /// Notes a call, and watches its return.
+    fn called(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread, entry: Entry, record: &Record) {
+        let function = entry.function();
+        let returns_to = record.return_address();
+        let open = self.threads.entry(thread.ordinal).or_default();
+        // A signal has put the thread back to the function's start: the same call once more.
+        let is_repeated = record.executed.is_some_and(|executed| open.repeats(record.place, record.stack, executed));
+        if is_repeated {
+            return;
+        }
+        open.enter(record.stack);
+        let is_own = open.outer().is_none() && !space.mpi.is_inside(returns_to);
+        let Some(handles) = self.handles.get(&process.pid) else { return };
+        let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
+        let arguments = record.arguments(function.arguments);
+        let is_c = matches!(entry.binding, Binding::C { .. });
+        let wide = entry.binding == Binding::C { wide: true };
+        let call = Call { function, arguments: &arguments, wide, read: &read };
+        let mut bytes = if is_c { handles.bytes(&call) } else { None };
+        let mut result = if is_c { result_of(handles, &call) } else { None };
+        let (peer, comm) = match is_c {
+            true => (handles.peer(&call), handles.communicator(&call).unwrap_or(0)),
+            false => (None, 0),
+        };
+        if let Shape::TypeFree = function.shape
+            && is_c
+            && let Some(handle) = handles.handle_behind(&call, arguments.first().copied().unwrap_or(0))
+            && let Some(handles) = self.handles.get_mut(&process.pid)
+        {
+            handles.datatypes.remove(&handle);
+        }
+        let site = if is_own {
+            let Some(at) = process.place(Address::new(returns_to.wrapping_sub(1))) else { return };
+            Some(self.site(thread.ordinal, at, entry.function))
+        } else {
+            // The work of a Fortran call is described by the C call within.
+            let open = self.threads.entry(thread.ordinal).or_default();
+            if let Some(outer) = open.outer().filter(|outer| outer.is_undecided)
+                && is_c
+            {
+                (outer.bytes, outer.is_undecided, outer.peer, outer.comm) = (bytes.take(), false, peer, comm);
+                let (site, size) = (outer.site, outer.bytes);
+                self.add_bytes(site, size);
+            }
+            None
+        };
+        if let Some(site) = site {
+            self.sites[site as usize].calls += 1;
+            if is_c {
+                self.add_bytes(Some(site), bytes);
+            }
+        }
+        if site.is_none() && result.is_none() {
+            return;
+        }
+        let at_once = result.is_some();
+        let open = Open {
+            place: record.place,
+            stack: record.stack,
+            returns_to,
+            time: record.time,
+            executed: record.executed,
+            site,
+            bytes,
+            is_undecided: !is_c,
+            peer,
+            comm,
+            result: result.take(),
+        };
+        self.threads.entry(thread.ordinal).or_default().push(open);
+        if space.mpi.watch_return(returns_to, at_once) {
+            space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
+        }
+    }
+
+    /// Notes that a call has returned.
+    fn returned(&mut self, process: &Process, thread: &Thread, record: &Record) {
+        let Some(open) = self.threads.entry(thread.ordinal).or_default().leave(record.place, record.stack) else {
+            return;
+        };
+        if let (Some(result), Some(handles)) = (open.result, self.handles.get_mut(&process.pid)) {
+            learn(handles, &process.memory, result);
+        }
+        let Some(site) = open.site else { return };
+        let totals = &mut self.sites[site as usize];
+        totals.timed += 1;
+        // In ticks until the run has ended.
+        totals.time_s += record.time.wrapping_sub(open.time) as f64;
+        if self.calls.len() < MpiEvidence::CALLS {
+            let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes: open.bytes, peer: open.peer, comm: open.comm };
+            self.calls.push((call, open.time, record.time));
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    fn site(&mut self, thread: u32, at: CodeRef, function: u16) -> u32 {
+        let next = self.sites.len() as u32;
+        let site = *self.by_key.entry((thread, at, function)).or_insert(next);
+        if site == next {
+            self.sites.push(MpiSite {
+                at,
+                function: format!("MPI_{}", FUNCTIONS[usize::from(function)].name),
+                thread,
+                calls: 0,
+                bytes: 0,
+                unknown: 0,
+                timed: 0,
+                time_s: 0.0,
+                sizes: vec![0; SIZES],
+            });
+        }
+        site
+    }
+
+    fn add_bytes(&mut self, site: Option<u32>, bytes: Option<u64>) {
+        let Some(site) = site.and_then(|site| self.sites.get_mut(site as usize)) else { return };
+        match bytes {
+            Some(bytes) => {
+                site.bytes += bytes;
+                site.sizes[((u64::BITS - bytes.leading_zeros()) as usize).min(SIZES - 1)] += 1;
+            }
+            None => site.unknown += 1,
+        }
+    }
+
+    /// Ends the run. `None`: nothing of MPI was called.
+    pub fn finish(mut self) -> Option<MpiEvidence> {
+        let clock = self.clock?;
+        let ticks_per_ns = clock.ticks_per_ns();
+        for site in &mut self.sites {
+            site.time_s /= ticks_per_ns * 1e9;
+            // Calls of Fortran whose work no C call has described.
+            let described = site.sizes.iter().sum::<u64>() + site.unknown;
+            site.unknown += site.calls.saturating_sub(described);
+        }
+        let at_ns = |ticks: u64| {
+            let since = ticks.wrapping_sub(clock.ticks) as i64 as f64 / ticks_per_ns;
+            (clock.at_ns as f64 + since).max(0.0) as u64
+        };
+        let mut calls: Vec<MpiCall> = self
+            .calls
+            .into_iter()
+            .map(|(call, start, end)| MpiCall { start_ns: at_ns(start), end_ns: at_ns(end), ..call })
+            .collect();
+        calls.sort_by_key(|call| call.end_ns);
+        let world = self.first.and_then(|first| self.handles.remove(&first));
+        let (ranks, rank) = world.map_or((None, None), |handles| handles.world());
+        Some(MpiEvidence { sites: self.sites, calls, calls_left_out: self.left_out, ranks, rank })
+    }
+}
+
+fn read_memory(memory: &Memory, at: u64, buffer: &mut [u8]) -> bool {
+    memory.read(Address::new(at), buffer).is_ok()
+}
+
+/// What is to be read behind the pointers of `call` when it returns.
+fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
+    let argument = |i: u8| call.arguments.get(usize::from(i)).copied();
+    match call.function.shape {
+        Shape::Type(constructor, new) => {
+            Some(Returns::Datatype(argument(new)?, handles.constructed(call, constructor)))
+        }
+        Shape::CommSize => Some(Returns::Size(handles.handle(argument(0)?), argument(1)?)),
+        Shape::CommRank => Some(Returns::Rank(handles.handle(argument(0)?), argument(1)?)),
+        Shape::Prepare { request, .. } => Some(Returns::Prepared(argument(request)?, handles.prepares(call))),
+        _ => None,
+    }
+}
+
+fn learn(handles: &mut Handles, memory: &Memory, result: Returns) {
+    let int = |at: u64| {
+        let mut bytes = [0; 4];
+        read_memory(memory, at, &mut bytes).then(|| u32::from_le_bytes(bytes))
+    };
+    match result {
+        Returns::Size(comm, at) => {
+            int(at).map(|size| handles.sizes.insert(comm, size));
+        }
+        Returns::Rank(comm, at) => {
+            int(at).map(|rank| handles.ranks.insert(comm, rank));
+        }
+        Returns::Datatype(at, bytes) => {
+            if let (Some(handle), Some(bytes)) = (handles.handle_in(memory, at), bytes) {
+                handles.datatypes.insert(handle, bytes);
+            }
+        }
+        Returns::Prepared(at, bytes) => {
+            if let Some(request) = handles.handle_in(memory, at) {
+                handles.prepared.insert(request, bytes);
+            }
+        }
+    }
+}

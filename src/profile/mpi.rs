@@ -1,0 +1,88 @@
+//! What a program did with MPI, by call site (docs/mpi.md).
+
+use serde::{Deserialize, Serialize};
+
+/// Calls of MPI of one rank, or of all ranks of a job.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Mpi {
+    /// Ranks of `MPI_COMM_WORLD`; `null` where neither program nor launcher say.
+    pub ranks: Option<u32>,
+    /// Call sites, those with most time first.
+    pub sites: Vec<CallSite>,
+    /// Why waiting and transfer are `null`; `null` where they are not.
+    pub split_missing: Option<String>,
+    /// POP's efficiencies of the job; `null` in the profile of one rank.
+    #[serde(default)]
+    pub efficiency: Option<Efficiency>,
+}
+
+/// Calls of one function from one place.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CallSite {
+    /// The function that calls.
+    pub caller: String,
+    /// Its module.
+    pub module: String,
+    /// Source file and line, where known.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// The place of the call in its module: hexadecimal offset.
+    pub site: String,
+    /// The function of MPI.
+    pub call: String,
+    /// The rank; `null` where several are put together, and where it is not known.
+    pub rank: Option<u32>,
+    /// Calls.
+    pub calls: u64,
+    /// Bytes that they passed; `null` if that is not known of some of them.
+    pub bytes: Option<u64>,
+    /// Calls whose bytes are not known.
+    pub unknown_calls: u64,
+    /// Seconds from call to return, on and off the CPU, of the calls whose return was seen, in the counted pass.
+    pub time_s: Option<f64>,
+    /// Calls whose return was seen.
+    pub timed_calls: u64,
+    /// Seconds of them in which another rank was not there yet.
+    pub waiting_s: Option<f64>,
+    /// The other seconds: transfer, and the library's own work.
+    pub transfer_s: Option<f64>,
+    /// (bytes, calls): calls by size; the first entry is that of 0 bytes, the others of sizes from so many bytes up to twice as many.
+    pub sizes: Vec<(u64, u64)>,
+}
+
+/// POP's efficiencies (Performance Optimisation and Productivity, pop-coe.eu): the product of the latter two is the first.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Efficiency {
+    /// Mean of the ranks' seconds at work / elapsed seconds.
+    pub parallel: f64,
+    /// Mean of the ranks' seconds at work / those of the busiest.
+    pub load_balance: f64,
+    /// Seconds at work of the busiest rank / elapsed seconds.
+    pub communication: f64,
+}
+
+impl CallSite {
+    /// Adds the calls of another thread or rank from the same place.
+    pub fn plus(&mut self, other: &CallSite) {
+        let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        self.rank = self.rank.filter(|_| self.rank == other.rank);
+        self.calls += other.calls;
+        self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
+        self.unknown_calls += other.unknown_calls;
+        self.time_s = match (self.time_s, other.time_s) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        self.timed_calls += other.timed_calls;
+        self.waiting_s = both(self.waiting_s, other.waiting_s);
+        self.transfer_s = both(self.transfer_s, other.transfer_s);
+        for &(bytes, calls) in &other.sizes {
+            match self.sizes.iter_mut().find(|(known, _)| *known == bytes) {
+                Some((_, known)) => *known += calls,
+                None => self.sizes.push((bytes, calls)),
+            }
+        }
+        self.sizes.sort_unstable();
+    }
+}

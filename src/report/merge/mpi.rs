@@ -1,0 +1,94 @@
+//! Calls of MPI of several ranks: call sites of one place are put together, and how the ranks' work compares.
+
+use std::collections::BTreeMap;
+
+use crate::profile::mpi::{Efficiency, Mpi};
+use crate::profile::{Profile, run::Rank};
+
+/// Adds the call sites of `part`.
+pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
+    let Some(part) = part else { return };
+    let Some(into) = whole else {
+        *whole = Some(part);
+        return;
+    };
+    into.ranks = into.ranks.max(part.ranks);
+    let key = |s: &crate::profile::mpi::CallSite| (s.caller.clone(), s.module.clone(), s.site.clone(), s.call.clone());
+    let places: BTreeMap<_, usize> = into.sites.iter().enumerate().map(|(i, site)| (key(site), i)).collect();
+    for site in part.sites {
+        match places.get(&key(&site)) {
+            Some(&place) => into.sites[place].plus(&site),
+            None => into.sites.push(site),
+        }
+    }
+}
+
+/// Compares the work of the ranks of a merged profile. `parts`: for each rank, CPU seconds at work, and threads that had some.
+pub fn compare(whole: &mut Profile, parts: &[(Option<f64>, usize)]) {
+    if let Some(mpi) = &mut whole.mpi {
+        mpi.sites.sort_by(|a, b| b.time_s.unwrap_or(0.0).total_cmp(&a.time_s.unwrap_or(0.0)));
+        mpi.efficiency = efficiency(&whole.run.ranks, parts);
+    }
+}
+
+/// `None`: a rank was not timed, or has several threads, whose work may overlap.
+fn efficiency(ranks: &[Rank], parts: &[(Option<f64>, usize)]) -> Option<Efficiency> {
+    if parts.len() < 2 || parts.iter().any(|(_, threads)| *threads > 1) {
+        return None;
+    }
+    let work: Vec<f64> = parts.iter().map(|(seconds, _)| *seconds).collect::<Option<_>>()?;
+    let elapsed = ranks.iter().map(|rank| rank.wall_s).collect::<Option<Vec<f64>>>()?.into_iter().fold(0.0, f64::max);
+    let busiest = work.iter().copied().fold(0.0, f64::max);
+    if elapsed <= 0.0 || busiest <= 0.0 {
+        return None;
+    }
+    let mean = work.iter().sum::<f64>() / work.len() as f64;
+    Some(Efficiency { parallel: mean / elapsed, load_balance: mean / busiest, communication: busiest / elapsed })
+}
+
+/// CPU seconds at work of a rank's profile, and how many threads had more than a hundredth of them.
+pub fn work(profile: &Profile) -> (Option<f64>, usize) {
+    let seconds = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
+    let mut by_thread: BTreeMap<u32, f64> = BTreeMap::new();
+    for thread in profile.functions.iter().flat_map(|f| &f.per_thread) {
+        *by_thread.entry(thread.thread).or_default() += thread.cpu_s.unwrap_or(0.0);
+    }
+    let at_work = by_thread.values().filter(|s| **s > 0.01 * seconds.unwrap_or(0.0)).count();
+    (seconds, at_work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::mpi::CallSite;
+
+    #[test]
+    fn efficiencies_are_the_ranks_work_against_time() {
+        let rank = |wall_s| Rank { wall_s: Some(wall_s), ..Rank::default() };
+        let both = efficiency(&[rank(2.0), rank(2.5)], &[(Some(2.0), 1), (Some(1.0), 1)]).unwrap();
+        assert_eq!((both.parallel, both.load_balance, both.communication), (0.6, 0.75, 0.8));
+        assert_eq!(efficiency(&[rank(2.0), rank(2.0)], &[(Some(2.0), 1), (None, 1)]), None);
+        assert_eq!(efficiency(&[rank(2.0), rank(2.0)], &[(Some(2.0), 1), (Some(1.0), 4)]), None);
+    }
+
+    #[test]
+    fn a_site_that_all_ranks_have_is_one() {
+        let rank = |rank, calls, bytes| Mpi {
+            sites: vec![CallSite {
+                caller: "halo".into(),
+                call: "MPI_Send".into(),
+                rank: Some(rank),
+                calls,
+                bytes,
+                ..CallSite::default()
+            }],
+            ..Mpi::default()
+        };
+        let mut whole = Some(rank(0, 2, Some(16)));
+        add(&mut whole, Some(rank(1, 3, Some(24))));
+        let site = &whole.as_ref().unwrap().sites[0];
+        assert_eq!((site.calls, site.bytes, site.rank), (5, Some(40), None));
+        add(&mut whole, Some(rank(2, 1, None)));
+        assert_eq!(whole.unwrap().sites[0].bytes, None);
+    }
+}

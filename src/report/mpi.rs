@@ -1,0 +1,68 @@
+//! Calls of MPI: a sentence, and a table of call sites.
+
+use super::name;
+use super::number::{NOT_MEASURED, percent, seconds, si};
+use super::regions::Rows;
+use crate::profile::Profile;
+use crate::profile::mpi::{CallSite, Mpi};
+
+/// Call sites of the long text.
+pub const ALL: usize = 40;
+/// Of the short one.
+pub const FEW: usize = 4;
+const NAME_WIDTH: usize = 30;
+
+/// The call sites with most time, at most `most`. `None`: MPI was not called.
+pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
+    let mpi = profile.mpi.as_ref()?;
+    let shown: Vec<&CallSite> = mpi.sites.iter().filter(|site| is_communication(site)).collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
+    let row = |site: &&CallSite| {
+        vec![
+            format!("{} in {}", site.call, name::shorten(&site.caller, NAME_WIDTH)),
+            or(site.time_s.map(seconds)),
+            or(site.waiting_s.map(seconds)),
+            site.calls.to_string(),
+            or(site.bytes.map(|bytes| si(bytes as f64, "B"))),
+            site.line.map_or_else(|| site.site.clone(), |line| format!("{}:{line}", file_name(site))),
+        ]
+    };
+    let rows = shown.iter().take(most).map(row).collect();
+    let mut notes = Vec::new();
+    if shown.len() > most {
+        notes.push(format!("… and {} more call sites", shown.len() - most));
+    }
+    if let Some(reason) = mpi.split_missing.as_ref().filter(|_| most > FEW) {
+        notes.push(format!("waiting: {NOT_MEASURED} ({reason})"));
+    }
+    let titles = ["call", "time", "waiting", "calls", "bytes", "where"];
+    Some(Rows { title: title(profile, mpi), titles: titles.to_vec(), rows, words: vec![0, 5], notes })
+}
+
+fn file_name(site: &CallSite) -> &str {
+    site.file.as_deref().map_or("", |file| file.rsplit('/').next().unwrap_or(file))
+}
+
+/// Time in MPI, and POP's efficiencies where the ranks are known.
+fn title(profile: &Profile, mpi: &Mpi) -> String {
+    let in_mpi: f64 = mpi.sites.iter().filter(|site| is_communication(site)).filter_map(|site| site.time_s).sum();
+    let ranks = match profile.run.ranks.len() {
+        0 | 1 => String::new(),
+        ranks => format!(" of {ranks} ranks"),
+    };
+    let mut text = format!("MPI: {} in calls{ranks}, counted pass", seconds(in_mpi));
+    if let Some(e) = mpi.efficiency {
+        let [parallel, balance, communication] = [e.parallel, e.load_balance, e.communication].map(percent);
+        text += &format!("; parallel efficiency {parallel} = load balance {balance} × communication {communication}");
+    }
+    text
+}
+
+/// Calls that move data or wait: not those that begin, end, ask, or make handles.
+fn is_communication(site: &CallSite) -> bool {
+    let begins = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];
+    !begins.iter().any(|name| site.call.starts_with(name))
+}

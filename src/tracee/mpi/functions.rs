@@ -1,0 +1,396 @@
+//! The functions of MPI that move data, wait, or make handles, with the positions of their arguments (MPI 4.1, C bindings).
+
+/// Counts and datatype of a buffer, as positions of arguments from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer {
+    /// The buffer.
+    pub data: u8,
+    /// Elements: a number, or an array of them where the function says so.
+    pub count: u8,
+    /// Their type.
+    pub datatype: u8,
+}
+
+/// The other side of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its rank.
+    pub rank: u8,
+    /// The tag.
+    pub tag: u8,
+}
+
+/// What a function does with its arguments. The communicator is the argument `comm`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Sends one message, and may receive one.
+    Send {
+        /// What is sent.
+        buffer: Buffer,
+        /// To whom.
+        to: Peer,
+        /// The message that is received, too: from whom.
+        from: Option<Peer>,
+        /// Communicator.
+        comm: u8,
+    },
+    /// Receives one message. How long it is only its sender knows.
+    Receive {
+        /// From whom.
+        from: Peer,
+        /// Communicator.
+        comm: u8,
+    },
+    /// Each rank passes one buffer (`MPI_IN_PLACE`: the other one).
+    Each {
+        /// The buffer.
+        buffer: Buffer,
+        /// The one that counts if the first is in place.
+        in_place: Option<Buffer>,
+        /// Communicator.
+        comm: u8,
+    },
+    /// Each rank passes one buffer for each rank of the communicator.
+    ForEach {
+        /// The buffer for one of them.
+        buffer: Buffer,
+        /// The one that counts if the first is in place.
+        in_place: Option<Buffer>,
+        /// Communicator.
+        comm: u8,
+    },
+    /// As `ForEach`, with an array of counts.
+    Counts {
+        /// `count` is the array.
+        buffer: Buffer,
+        /// The one that counts if the first is in place.
+        in_place: Option<Buffer>,
+        /// Communicator.
+        comm: u8,
+    },
+    /// The root alone passes data for each rank.
+    Scatter {
+        /// The buffer for one of them.
+        buffer: Buffer,
+        /// `count` is an array.
+        counts: bool,
+        /// The root.
+        root: u8,
+        /// Communicator.
+        comm: u8,
+    },
+    /// Moves data between this rank and memory of another.
+    OneSided {
+        /// The buffer.
+        buffer: Buffer,
+        /// The other rank.
+        target: u8,
+    },
+    /// As `OneSided`, always one element.
+    OneElement {
+        /// Its type.
+        datatype: u8,
+        /// The other rank.
+        target: u8,
+    },
+    /// Prepares sends: their bytes count when they are started. The request is the last argument.
+    Prepare {
+        /// What will be sent; `None`: it will be received.
+        buffer: Option<Buffer>,
+        /// To or from whom.
+        peer: Peer,
+        /// Communicator.
+        comm: u8,
+        /// Pointer to the request.
+        request: u8,
+    },
+    /// Starts a prepared message: its argument is a pointer to the request.
+    Start,
+    /// Starts several: number, pointer to the requests.
+    StartAll,
+    /// Waits, or synchronises: moves no data of its own.
+    Wait,
+    /// Makes a datatype; the pointer to it is this argument.
+    Type(Constructor, u8),
+    /// A datatype ends: pointer to it.
+    TypeFree,
+    /// The number of ranks, or the own rank, of communicator 0 goes to pointer 1.
+    CommSize,
+    /// See `CommSize`.
+    CommRank,
+}
+
+/// Constructors of datatypes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Constructor {
+    /// count, old.
+    Contiguous,
+    /// count, blocklength, stride, old.
+    Vector,
+    /// count, blocklengths, displacements, old.
+    Indexed,
+    /// count, blocklength, displacements, old.
+    IndexedBlock,
+    /// count, blocklengths, displacements, types.
+    Struct,
+    /// old, lower bound, extent.
+    Resized,
+    /// old.
+    Dup,
+    /// dimensions, sizes, subsizes, starts, order, old.
+    Subarray,
+}
+
+/// A function of MPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// Its name without `MPI_`.
+    pub name: &'static str,
+    /// What it does.
+    pub shape: Shape,
+    /// Number of its arguments in C.
+    pub arguments: u8,
+}
+
+impl Function {
+    /// Whether what its arguments point to must be read while it is called.
+    pub fn is_read_at_once(&self) -> bool {
+        matches!(
+            self.shape,
+            Shape::Type(..)
+                | Shape::TypeFree
+                | Shape::CommSize
+                | Shape::CommRank
+                | Shape::Prepare { .. }
+                | Shape::Counts { .. }
+                | Shape::Scatter { counts: true, .. }
+                | Shape::StartAll
+                | Shape::Start
+        )
+    }
+
+    /// Whether something can be read behind its pointers only when it returns.
+    pub fn returns_handle(&self) -> bool {
+        matches!(self.shape, Shape::Type(..) | Shape::CommSize | Shape::CommRank | Shape::Prepare { .. })
+    }
+}
+
+const fn buffer(data: u8, count: u8, datatype: u8) -> Buffer {
+    Buffer { data, count, datatype }
+}
+
+const fn peer(rank: u8, tag: u8) -> Peer {
+    Peer { rank, tag }
+}
+
+const SEND: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), from: None, comm: 5 };
+const RECEIVE: Shape = Shape::Receive { from: peer(3, 4), comm: 5 };
+const SENDRECV: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), from: Some(peer(8, 9)), comm: 10 };
+const REPLACE: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), from: Some(peer(5, 6)), comm: 7 };
+const SEND_INIT: Shape = Shape::Prepare { buffer: Some(buffer(0, 1, 2)), peer: peer(3, 4), comm: 5, request: 6 };
+const RECV_INIT: Shape = Shape::Prepare { buffer: None, peer: peer(3, 4), comm: 5, request: 6 };
+const BCAST: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 4 };
+const REDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 6 };
+const ALLREDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
+const REDUCE_SCATTER_BLOCK: Shape =
+    Shape::ForEach { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
+const REDUCE_SCATTER: Shape = Shape::Counts { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
+const ALLGATHER: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 6 };
+const ALLGATHERV: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 7 };
+const GATHER: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 7 };
+const GATHERV: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 8 };
+const SCATTER: Shape = Shape::Scatter { buffer: buffer(0, 1, 2), counts: false, root: 6, comm: 7 };
+const SCATTERV: Shape = Shape::Scatter { buffer: buffer(0, 1, 3), counts: true, root: 7, comm: 8 };
+const ALLTOALL: Shape = Shape::ForEach { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 6 };
+const ALLTOALLV: Shape = Shape::Counts { buffer: buffer(0, 1, 3), in_place: Some(buffer(4, 5, 7)), comm: 8 };
+const PUT: Shape = Shape::OneSided { buffer: buffer(0, 1, 2), target: 3 };
+const GET_ACCUMULATE: Shape = Shape::OneSided { buffer: buffer(0, 1, 2), target: 6 };
+
+const fn function(name: &'static str, shape: Shape, arguments: u8) -> Function {
+    Function { name, shape, arguments }
+}
+
+/// All of them.
+pub const FUNCTIONS: &[Function] = &[
+    function("Send", SEND, 6),
+    function("Bsend", SEND, 6),
+    function("Ssend", SEND, 6),
+    function("Rsend", SEND, 6),
+    function("Isend", SEND, 7),
+    function("Ibsend", SEND, 7),
+    function("Issend", SEND, 7),
+    function("Irsend", SEND, 7),
+    function("Recv", RECEIVE, 7),
+    function("Irecv", RECEIVE, 7),
+    function("Mrecv", Shape::Wait, 5),
+    function("Imrecv", Shape::Wait, 5),
+    function("Sendrecv", SENDRECV, 12),
+    function("Isendrecv", SENDRECV, 12),
+    function("Sendrecv_replace", REPLACE, 9),
+    function("Isendrecv_replace", REPLACE, 9),
+    function("Send_init", SEND_INIT, 7),
+    function("Bsend_init", SEND_INIT, 7),
+    function("Ssend_init", SEND_INIT, 7),
+    function("Rsend_init", SEND_INIT, 7),
+    function("Recv_init", RECV_INIT, 7),
+    function("Start", Shape::Start, 1),
+    function("Startall", Shape::StartAll, 2),
+    function("Bcast", BCAST, 5),
+    function("Ibcast", BCAST, 6),
+    function("Reduce", REDUCE, 7),
+    function("Ireduce", REDUCE, 8),
+    function("Allreduce", ALLREDUCE, 6),
+    function("Iallreduce", ALLREDUCE, 7),
+    function("Scan", ALLREDUCE, 6),
+    function("Iscan", ALLREDUCE, 7),
+    function("Exscan", ALLREDUCE, 6),
+    function("Iexscan", ALLREDUCE, 7),
+    function("Reduce_scatter_block", REDUCE_SCATTER_BLOCK, 6),
+    function("Ireduce_scatter_block", REDUCE_SCATTER_BLOCK, 7),
+    function("Reduce_scatter", REDUCE_SCATTER, 6),
+    function("Ireduce_scatter", REDUCE_SCATTER, 7),
+    function("Allgather", ALLGATHER, 7),
+    function("Iallgather", ALLGATHER, 8),
+    function("Allgatherv", ALLGATHERV, 8),
+    function("Iallgatherv", ALLGATHERV, 9),
+    function("Gather", GATHER, 8),
+    function("Igather", GATHER, 9),
+    function("Gatherv", GATHERV, 9),
+    function("Igatherv", GATHERV, 10),
+    function("Scatter", SCATTER, 8),
+    function("Iscatter", SCATTER, 9),
+    function("Scatterv", SCATTERV, 9),
+    function("Iscatterv", SCATTERV, 10),
+    function("Alltoall", ALLTOALL, 7),
+    function("Ialltoall", ALLTOALL, 8),
+    function("Alltoallv", ALLTOALLV, 9),
+    function("Ialltoallv", ALLTOALLV, 10),
+    function("Barrier", Shape::Wait, 1),
+    function("Ibarrier", Shape::Wait, 2),
+    function("Wait", Shape::Wait, 2),
+    function("Waitall", Shape::Wait, 3),
+    function("Waitany", Shape::Wait, 4),
+    function("Waitsome", Shape::Wait, 5),
+    function("Test", Shape::Wait, 3),
+    function("Testall", Shape::Wait, 4),
+    function("Testany", Shape::Wait, 5),
+    function("Testsome", Shape::Wait, 5),
+    function("Probe", Shape::Wait, 4),
+    function("Iprobe", Shape::Wait, 5),
+    function("Mprobe", Shape::Wait, 5),
+    function("Improbe", Shape::Wait, 6),
+    function("Put", PUT, 8),
+    function("Get", PUT, 8),
+    function("Accumulate", PUT, 9),
+    function("Rput", PUT, 9),
+    function("Rget", PUT, 9),
+    function("Raccumulate", PUT, 10),
+    function("Get_accumulate", GET_ACCUMULATE, 12),
+    function("Rget_accumulate", GET_ACCUMULATE, 13),
+    function("Fetch_and_op", Shape::OneElement { datatype: 2, target: 3 }, 7),
+    function("Compare_and_swap", Shape::OneElement { datatype: 3, target: 4 }, 7),
+    function("Win_fence", Shape::Wait, 2),
+    function("Win_lock", Shape::Wait, 4),
+    function("Win_unlock", Shape::Wait, 2),
+    function("Win_lock_all", Shape::Wait, 2),
+    function("Win_unlock_all", Shape::Wait, 1),
+    function("Win_flush", Shape::Wait, 2),
+    function("Win_flush_all", Shape::Wait, 1),
+    function("Win_post", Shape::Wait, 3),
+    function("Win_start", Shape::Wait, 3),
+    function("Win_complete", Shape::Wait, 1),
+    function("Win_wait", Shape::Wait, 1),
+    function("Comm_split", Shape::Wait, 4),
+    function("Comm_split_type", Shape::Wait, 5),
+    function("Comm_dup", Shape::Wait, 2),
+    function("Comm_create", Shape::Wait, 3),
+    function("Cart_create", Shape::Wait, 6),
+    function("Cart_sub", Shape::Wait, 3),
+    function("Init", Shape::Wait, 2),
+    function("Init_thread", Shape::Wait, 4),
+    function("Finalize", Shape::Wait, 0),
+    function("Comm_size", Shape::CommSize, 2),
+    function("Comm_rank", Shape::CommRank, 2),
+    function("Type_contiguous", Shape::Type(Constructor::Contiguous, 2), 3),
+    function("Type_vector", Shape::Type(Constructor::Vector, 4), 5),
+    function("Type_hvector", Shape::Type(Constructor::Vector, 4), 5),
+    function("Type_create_hvector", Shape::Type(Constructor::Vector, 4), 5),
+    function("Type_indexed", Shape::Type(Constructor::Indexed, 4), 5),
+    function("Type_hindexed", Shape::Type(Constructor::Indexed, 4), 5),
+    function("Type_create_hindexed", Shape::Type(Constructor::Indexed, 4), 5),
+    function("Type_create_indexed_block", Shape::Type(Constructor::IndexedBlock, 4), 5),
+    function("Type_create_hindexed_block", Shape::Type(Constructor::IndexedBlock, 4), 5),
+    function("Type_struct", Shape::Type(Constructor::Struct, 4), 5),
+    function("Type_create_struct", Shape::Type(Constructor::Struct, 4), 5),
+    function("Type_create_resized", Shape::Type(Constructor::Resized, 3), 4),
+    function("Type_dup", Shape::Type(Constructor::Dup, 1), 2),
+    function("Type_create_subarray", Shape::Type(Constructor::Subarray, 6), 7),
+    function("Type_free", Shape::TypeFree, 1),
+];
+
+/// The binding that a symbol belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// C, whose arguments are read.
+    C {
+        /// Counts have 64 bits (`MPI_Send_c`).
+        wide: bool,
+    },
+    /// Fortran: it calls C.
+    Fortran,
+}
+
+/// The function that a symbol names, as its index in [`FUNCTIONS`].
+pub fn named(symbol: &str) -> Option<(u16, Binding)> {
+    let find = |name: &str, matches: fn(&str, &str) -> bool| {
+        FUNCTIONS.iter().position(|function| matches(function.name, name)).map(|i| i as u16)
+    };
+    if let Some(name) = symbol.strip_prefix("MPI_").or_else(|| symbol.strip_prefix("PMPI_")) {
+        let exact = |a: &str, b: &str| a == b;
+        return find(name, exact)
+            .map(|i| (i, Binding::C { wide: false }))
+            .or_else(|| Some((find(name.strip_suffix("_c")?, exact)?, Binding::C { wide: true })));
+    }
+    let name = symbol.strip_prefix("mpi_").or_else(|| symbol.strip_prefix("pmpi_"))?.strip_suffix('_')?;
+    let name = name.strip_suffix('_').unwrap_or(name);
+    let name = ["_f08ts", "_f08"].iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name);
+    find(name, |a, b| a.eq_ignore_ascii_case(b)).map(|i| (i, Binding::Fortran))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_bindings_are_known() {
+        let name = |symbol| named(symbol).map(|(i, binding)| (FUNCTIONS[i as usize].name, binding));
+        let c = Binding::C { wide: false };
+        assert_eq!(name("MPI_Send"), Some(("Send", c)));
+        assert_eq!(name("PMPI_Alltoallv_c"), Some(("Alltoallv", Binding::C { wide: true })));
+        for fortran in ["mpi_send_", "pmpi_send_", "mpi_send__", "mpi_send_f08_", "mpi_send_f08ts_"] {
+            assert_eq!(name(fortran), Some(("Send", Binding::Fortran)), "{fortran}");
+        }
+        for other in ["MPI_Send_f", "MPI_Sendrecv_f", "mpi_send", "ompi_send", "MPI_", "MPI_Wtime", "xMPI_Send"] {
+            assert_eq!(name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn positions_lie_among_the_arguments() {
+        for function in FUNCTIONS {
+            let last = match function.shape {
+                Shape::Send { comm, .. } | Shape::Receive { comm, .. } | Shape::Each { comm, .. } => comm,
+                Shape::ForEach { comm, .. } | Shape::Counts { comm, .. } | Shape::Scatter { comm, .. } => comm,
+                Shape::Prepare { request, .. } => request,
+                Shape::Type(_, new) => new,
+                Shape::OneSided { target, .. } | Shape::OneElement { target, .. } => target,
+                _ => 0,
+            };
+            assert!(last < function.arguments.max(1), "{}", function.name);
+        }
+        let mut names: Vec<_> = FUNCTIONS.iter().map(|f| f.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FUNCTIONS.len());
+    }
+}

@@ -1,0 +1,322 @@
+//! The bytes that a call passes, from its arguments.
+
+use std::collections::HashMap;
+
+use super::datatypes::Family;
+use super::functions::{Buffer, Constructor, Function, Shape};
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+
+/// Most elements of an array that a call passes.
+const LONGEST_ARRAY: usize = 1 << 20;
+
+/// What is known of the handles of one process.
+#[derive(Debug, Clone, Default)]
+pub struct Handles {
+    /// The library.
+    pub family: Family,
+    /// Bytes of the datatypes, by handle.
+    pub datatypes: HashMap<u64, u64>,
+    /// Ranks of communicators.
+    pub sizes: HashMap<u64, u32>,
+    /// The own rank in them.
+    pub ranks: HashMap<u64, u32>,
+    /// Prepared messages: bytes by request.
+    pub prepared: HashMap<u64, Option<u64>>,
+}
+
+/// Arguments of a call, and the program's memory.
+pub struct Call<'c> {
+    /// The function.
+    pub function: &'c Function,
+    /// Its arguments, as many as there are.
+    pub arguments: &'c [u64],
+    /// Counts have 64 bits.
+    pub wide: bool,
+    /// Reads memory from an address on; false: it cannot be read.
+    pub read: &'c dyn Fn(u64, &mut [u8]) -> bool,
+}
+
+impl Call<'_> {
+    fn argument(&self, i: u8) -> Option<u64> {
+        self.arguments.get(usize::from(i)).copied()
+    }
+
+    fn int(&self, i: u8) -> Option<i32> {
+        self.argument(i).map(|value| value as i32)
+    }
+
+    /// A count; `None` if it is negative.
+    fn count(&self, i: u8) -> Option<u64> {
+        let value = self.argument(i)?;
+        let count = if self.wide { value as i64 } else { i64::from(value as i32) };
+        u64::try_from(count).ok()
+    }
+
+    /// `n` counts at the address that argument `i` is.
+    fn counts(&self, i: u8, n: u64) -> Option<Vec<u64>> {
+        let size = if self.wide { 8 } else { 4 };
+        let mut bytes = vec![0; usize::try_from(n).ok().filter(|n| *n <= LONGEST_ARRAY)? * size];
+        (self.read)(self.argument(i)?, &mut bytes).then_some(())?;
+        let number = |chunk: &[u8]| {
+            let mut word = [0; 8];
+            word[..size].copy_from_slice(chunk);
+            let value = i64::from_le_bytes(word);
+            u64::try_from(if self.wide { value } else { i64::from(value as i32) }).ok()
+        };
+        bytes.chunks_exact(size).map(number).collect()
+    }
+
+    fn handle_at(&self, address: u64, family: Family) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let size = if family == Family::Mpich { 4 } else { 8 };
+        (self.read)(address, &mut bytes[..size]).then(|| u64::from_le_bytes(bytes))
+    }
+}
+
+impl Handles {
+    /// A handle as it is passed: those of MPICH have 32 bits.
+    pub fn handle(&self, value: u64) -> u64 {
+        if self.family == Family::Mpich { u64::from(value as u32) } else { value }
+    }
+
+    /// Bytes of an element of a datatype.
+    pub fn datatype(&self, handle: u64) -> Option<u64> {
+        let handle = self.handle(handle);
+        self.family.bytes_in_handle(handle).or_else(|| self.datatypes.get(&handle).copied())
+    }
+
+    /// Bytes that the call passes; `None`: not known. A receive passes none.
+    pub fn bytes(&self, call: &Call<'_>) -> Option<u64> {
+        match call.function.shape {
+            Shape::Send { buffer, to, .. } => {
+                if call.int(to.rank)? == self.family.nobody() {
+                    Some(0)
+                } else {
+                    self.of_buffer(call, buffer)
+                }
+            }
+            Shape::OneSided { buffer, target } => {
+                if call.int(target)? == self.family.nobody() {
+                    Some(0)
+                } else {
+                    self.of_buffer(call, buffer)
+                }
+            }
+            Shape::OneElement { datatype, .. } => self.datatype(call.argument(datatype)?),
+            Shape::Each { buffer, in_place, .. } => self.of_buffer(call, self.buffer(call, buffer, in_place)?),
+            Shape::ForEach { buffer, in_place, comm } => {
+                let ranks = u64::from(*self.sizes.get(&self.handle(call.argument(comm)?))?);
+                Some(self.of_buffer(call, self.buffer(call, buffer, in_place)?)? * ranks)
+            }
+            Shape::Counts { buffer, in_place, comm } => {
+                self.of_counts(call, self.buffer(call, buffer, in_place)?, comm)
+            }
+            Shape::Scatter { buffer, counts, root, comm } => {
+                let comm_handle = self.handle(call.argument(comm)?);
+                if *self.ranks.get(&comm_handle)? as i32 != call.int(root)? {
+                    return Some(0);
+                }
+                if counts {
+                    return self.of_counts(call, buffer, comm);
+                }
+                Some(self.of_buffer(call, buffer)? * u64::from(*self.sizes.get(&comm_handle)?))
+            }
+            Shape::Start => self.started(call, call.argument(0)?, 1),
+            Shape::StartAll => self.started(call, call.argument(1)?, u64::from(call.int(0)?.max(0) as u32)),
+            Shape::Receive { .. } | Shape::Prepare { .. } | Shape::Wait => Some(0),
+            Shape::Type(..) | Shape::TypeFree | Shape::CommSize | Shape::CommRank => Some(0),
+        }
+    }
+
+    /// Bytes of the message that the call prepares. `None`: not known.
+    pub fn prepares(&self, call: &Call<'_>) -> Option<u64> {
+        let Shape::Prepare { buffer, peer, .. } = call.function.shape else { return None };
+        let Some(buffer) = buffer else { return Some(0) };
+        if call.int(peer.rank)? == self.family.nobody() { Some(0) } else { self.of_buffer(call, buffer) }
+    }
+
+    /// The communicator of the call.
+    pub fn communicator(&self, call: &Call<'_>) -> Option<u64> {
+        let comm = match call.function.shape {
+            Shape::Send { comm, .. }
+            | Shape::Receive { comm, .. }
+            | Shape::Each { comm, .. }
+            | Shape::ForEach { comm, .. }
+            | Shape::Counts { comm, .. }
+            | Shape::Scatter { comm, .. }
+            | Shape::Prepare { comm, .. } => comm,
+            Shape::Wait if matches!(call.function.name, "Barrier" | "Ibarrier") => 0,
+            _ => return None,
+        };
+        Some(self.handle(call.argument(comm)?))
+    }
+
+    /// Ranks of the communicator that the program asked about first with most ranks, and the own rank there.
+    pub fn world(&self) -> (Option<u32>, Option<u32>) {
+        let world = self.sizes.iter().max_by_key(|(comm, size)| (**size, std::cmp::Reverse(**comm)));
+        let rank = match world {
+            Some((comm, _)) => self.ranks.get(comm).copied(),
+            None => self.ranks.values().copied().max(),
+        };
+        (world.map(|(_, size)| *size), rank)
+    }
+
+    /// The handle at the address `at` of a program.
+    pub fn handle_in(&self, memory: &Memory, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let size = if self.family == Family::Mpich { 4 } else { 8 };
+        memory.read(Address::new(at), &mut bytes[..size]).ok().map(|()| u64::from_le_bytes(bytes))
+    }
+
+    /// Of the rank that the call sends to or receives from.
+    pub fn peer(&self, call: &Call<'_>) -> Option<i32> {
+        match call.function.shape {
+            Shape::Send { to, .. } => call.int(to.rank),
+            Shape::Receive { from, .. } => call.int(from.rank),
+            _ => None,
+        }
+    }
+
+    fn buffer(&self, call: &Call<'_>, buffer: Buffer, in_place: Option<Buffer>) -> Option<Buffer> {
+        if call.argument(buffer.data)? == self.family.in_place() { in_place } else { Some(buffer) }
+    }
+
+    fn of_buffer(&self, call: &Call<'_>, buffer: Buffer) -> Option<u64> {
+        let count = call.count(buffer.count)?;
+        if count == 0 {
+            return Some(0);
+        }
+        count.checked_mul(self.datatype(call.argument(buffer.datatype)?)?)
+    }
+
+    fn of_counts(&self, call: &Call<'_>, buffer: Buffer, comm: u8) -> Option<u64> {
+        let ranks = *self.sizes.get(&self.handle(call.argument(comm)?))?;
+        let all: u64 = call.counts(buffer.count, u64::from(ranks))?.iter().sum();
+        if all == 0 { Some(0) } else { all.checked_mul(self.datatype(call.argument(buffer.datatype)?)?) }
+    }
+
+    fn started(&self, call: &Call<'_>, at: u64, number: u64) -> Option<u64> {
+        let size = if self.family == Family::Mpich { 4 } else { 8 };
+        (0..number.min(LONGEST_ARRAY as u64))
+            .map(|i| {
+                let request = call.handle_at(at.checked_add(i * size)?, self.family)?;
+                self.prepared.get(&request).copied()?
+            })
+            .sum()
+    }
+
+    /// Bytes of an element of the datatype that a constructor makes.
+    pub fn constructed(&self, call: &Call<'_>, constructor: Constructor) -> Option<u64> {
+        let old = |i| self.datatype(call.argument(i)?);
+        match constructor {
+            Constructor::Contiguous => call.count(0)?.checked_mul(old(1)?),
+            Constructor::Vector => call.count(0)?.checked_mul(call.count(1)?)?.checked_mul(old(3)?),
+            Constructor::IndexedBlock => call.count(0)?.checked_mul(call.count(1)?)?.checked_mul(old(3)?),
+            Constructor::Indexed => {
+                let blocks: u64 = call.counts(1, call.count(0)?)?.iter().sum();
+                blocks.checked_mul(old(3)?)
+            }
+            Constructor::Struct => {
+                let size = if self.family == Family::Mpich { 4 } else { 8 };
+                let lengths = call.counts(1, call.count(0)?)?;
+                lengths
+                    .iter()
+                    .enumerate()
+                    .map(|(i, length)| {
+                        let at = call.argument(3)?.checked_add(i as u64 * size)?;
+                        length.checked_mul(self.datatype(call.handle_at(at, self.family)?)?)
+                    })
+                    .sum()
+            }
+            Constructor::Resized | Constructor::Dup => old(0),
+            Constructor::Subarray => {
+                let elements = call.counts(2, call.count(0)?)?.into_iter().try_fold(1u64, u64::checked_mul)?;
+                elements.checked_mul(old(5)?)
+            }
+        }
+    }
+
+    /// The handle behind the pointer `at`.
+    pub fn handle_behind(&self, call: &Call<'_>, at: u64) -> Option<u64> {
+        call.handle_at(at, self.family)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracee::mpi::functions::{FUNCTIONS, named};
+
+    /// MPI_DOUBLE, MPI_INT and MPI_COMM_WORLD of MPICH.
+    const DOUBLE: u64 = 0x4c00_080b;
+    const INT: u64 = 0x4c00_0405;
+    const WORLD: u64 = 0x4400_0000;
+
+    fn handles() -> Handles {
+        let mut handles = Handles { family: Family::Mpich, ..Handles::default() };
+        handles.sizes.insert(WORLD, 4);
+        handles.ranks.insert(WORLD, 1);
+        handles
+    }
+
+    fn call<'c>(name: &str, arguments: &'c [u64], read: &'c dyn Fn(u64, &mut [u8]) -> bool) -> Call<'c> {
+        let function = &FUNCTIONS[named(name).unwrap().0 as usize];
+        Call { function, arguments, wide: name.ends_with("_c"), read }
+    }
+
+    fn bytes(name: &str, arguments: &[u64]) -> Option<u64> {
+        // Four counts of 1, 2, 3, 4 at 0x1000.
+        let memory = |at: u64, buffer: &mut [u8]| {
+            let all: Vec<u8> = [1i32, 2, 3, 4].iter().flat_map(|n| n.to_le_bytes()).collect();
+            let ok = at == 0x1000 && buffer.len() <= all.len();
+            if ok {
+                buffer.copy_from_slice(&all[..buffer.len()]);
+            }
+            ok
+        };
+        handles().bytes(&call(name, arguments, &memory))
+    }
+
+    #[test]
+    fn calls_pass_what_their_arguments_say() {
+        let nobody = (-1i32) as u32 as u64;
+        assert_eq!(bytes("MPI_Send", &[9, 0xffff_ffff_0000_03e8, DOUBLE, 1, 7, WORLD]), Some(8000), "32 bits count");
+        assert_eq!(bytes("MPI_Send_c", &[9, 3 << 31, INT, 1, 7, WORLD]), Some(3 << 33));
+        assert_eq!(bytes("MPI_Send", &[9, 5, DOUBLE, nobody, 7, WORLD]), Some(0), "to nobody");
+        assert_eq!(bytes("MPI_Send", &[9, nobody, DOUBLE, 1, 7, WORLD]), None, "a negative count");
+        assert_eq!(bytes("MPI_Send", &[9, 5, 0x1234, 1, 7, WORLD]), None, "an unknown type");
+        assert_eq!(bytes("MPI_Allreduce", &[u64::MAX, 8, 5, DOUBLE, 3, WORLD]), Some(40), "in place");
+        assert_eq!(bytes("MPI_Alltoall", &[8, 2, INT, 8, 2, INT, WORLD]), Some(32));
+        assert_eq!(bytes("MPI_Alltoallv", &[8, 0x1000, 0, INT, 8, 0, 0, INT, WORLD]), Some(40));
+        assert_eq!(bytes("MPI_Alltoall", &[8, 2, INT, 8, 2, INT, 99]), None, "an unknown communicator");
+        assert_eq!(bytes("MPI_Scatter", &[8, 2, INT, 8, 2, INT, 1, WORLD]), Some(32), "the root");
+        assert_eq!(bytes("MPI_Scatter", &[8, 2, INT, 8, 2, INT, 0, WORLD]), Some(0));
+        assert_eq!(bytes("MPI_Recv", &[8, 2, INT, 0, 7, WORLD, 0]), Some(0));
+    }
+
+    #[test]
+    fn made_types_have_the_size_of_their_parts() {
+        let memory = |at: u64, buffer: &mut [u8]| {
+            let words: Vec<u32> = match at {
+                0x1000 => vec![2, 3],
+                0x2000 => vec![DOUBLE as u32],
+                0x2004 => vec![INT as u32],
+                _ => return false,
+            };
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            buffer.copy_from_slice(&bytes[..buffer.len()]);
+            true
+        };
+        let made = |name: &str, arguments: &[u64]| {
+            let call = call(name, arguments, &memory);
+            let Shape::Type(constructor, _) = call.function.shape else { panic!("{name}") };
+            handles().constructed(&call, constructor)
+        };
+        assert_eq!(made("MPI_Type_vector", &[10, 5, 100, DOUBLE, 0]), Some(400));
+        assert_eq!(made("MPI_Type_create_struct", &[2, 0x1000, 0, 0x2000, 0]), Some(2 * 8 + 3 * 4));
+        assert_eq!(made("MPI_Type_indexed", &[2, 0x1000, 0, INT, 0]), Some(20));
+        assert_eq!(made("MPI_Type_create_subarray", &[2, 0, 0x1000, 0, 56, DOUBLE, 0]), Some(48));
+        assert_eq!(made("MPI_Type_contiguous", &[3, 0x777, 0]), None);
+    }
+}
