@@ -81,6 +81,7 @@ struct RankOutput {
 fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, output: RankOutput) -> Result<u8> {
     let view = &View { source: shell_word(&outcome.folder.path().display().to_string()), ..view };
     write_files(&outcome.folder, &outcome.profile, view)?;
+    session::rank_calls::write(&outcome.folder, &outcome.profile)?;
     let (path, status) = (outcome.folder.path().to_owned(), outcome.end.exit_code());
     let is_last = session::job::is_last(&path, rank);
     if let (true, true, Some(base)) = (is_last, output.merges, path.parent()) {

@@ -30,6 +30,7 @@ mod executed;
 mod facts;
 mod flow;
 mod hardware;
+pub mod late;
 mod modules;
 mod mpi;
 mod placed;
@@ -122,7 +123,8 @@ pub fn join(
         full_names,
     );
     let marked = basis.map(|basis| regions::regions(&basis, &mut code));
-    let named_mpi = evidence.counted.and_then(|counted| counted.mpi.as_ref()).map(|calls| mpi::mpi(calls, &mut code));
+    let calls = evidence.counted.and_then(|counted| counted.mpi.as_ref());
+    let (named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 
@@ -156,6 +158,7 @@ pub fn join(
         regions: marked.map(|m| m.regions).unwrap_or_default(),
         devices: None,
         mpi: named_mpi,
+        mpi_calls,
     }
 }
 

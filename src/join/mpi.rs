@@ -3,16 +3,20 @@
 use super::code_map::CodeMap;
 use super::modules::Pass;
 use crate::profile::evidence::mpi::MpiEvidence;
-use crate::profile::mpi::{CallSite, Mpi};
+use crate::profile::mpi::{CallSite, Mpi, RankCalls};
 
 /// Why one rank alone does not know what it waited for.
 const ONE_RANK: &str = "the other ranks' calls are needed: merge the ranks of the job";
 
-/// The call sites of `evidence`, those of several threads put together.
-pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> Mpi {
+/// The call sites of `evidence`, those of several threads put together, and the single calls.
+pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
     let mut sites: Vec<CallSite> = Vec::new();
+    let mut keys = Vec::new();
     for site in &evidence.sites {
-        let Some(place) = code.place(Pass::Counted, site.at) else { continue };
+        let Some(place) = code.place(Pass::Counted, site.at) else {
+            keys.push(CallSite::default().key());
+            continue;
+        };
         let function = code.function(place);
         let line = code.line(place);
         let known = code.known(function);
@@ -33,14 +37,21 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> Mpi {
             transfer_s: None,
             sizes: sizes(&site.sizes),
         };
-        let key = |s: &CallSite| (s.caller.clone(), s.module.clone(), s.site.clone(), s.call.clone());
-        match sites.iter_mut().find(|known| key(known) == key(&named)) {
+        keys.push(named.key());
+        match sites.iter_mut().find(|known| known.key() == named.key()) {
             Some(known) => known.plus(&named),
             None => sites.push(named),
         }
     }
     sites.sort_by(|a, b| b.time_s.unwrap_or(0.0).total_cmp(&a.time_s.unwrap_or(0.0)));
-    Mpi { ranks: evidence.ranks, sites, split_missing: Some(ONE_RANK.into()), efficiency: None }
+    let calls = RankCalls {
+        rank: evidence.rank,
+        host: String::new(),
+        sites: keys,
+        calls: evidence.calls.clone(),
+        left_out: evidence.calls_left_out,
+    };
+    (Mpi { ranks: evidence.ranks, sites, split_missing: Some(ONE_RANK.into()), efficiency: None }, calls)
 }
 
 /// Entry i of `by_bits` has the calls of sizes with i bits.

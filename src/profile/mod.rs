@@ -76,6 +76,9 @@ pub struct Profile {
     /// Calls of MPI; `None` where there was none, and where nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<mpi::Mpi>,
+    /// Single calls of MPI, which are no part of `profile.json`.
+    #[serde(skip)]
+    pub mpi_calls: Option<mpi::RankCalls>,
 }
 
 /// A frame of a call stack.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::mpi::MpiCall;
+
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mpi {
@@ -85,4 +87,44 @@ impl CallSite {
         }
         self.sizes.sort_unstable();
     }
+}
+
+/// A call site: what it is called from, and what it calls.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SiteKey {
+    /// As in [`CallSite`].
+    pub caller: String,
+    /// As in [`CallSite`].
+    pub module: String,
+    /// As in [`CallSite`].
+    pub site: String,
+    /// As in [`CallSite`].
+    pub call: String,
+}
+
+impl CallSite {
+    /// What distinguishes it from other sites of its rank.
+    pub fn key(&self) -> SiteKey {
+        SiteKey {
+            caller: self.caller.clone(),
+            module: self.module.clone(),
+            site: self.site.clone(),
+            call: self.call.clone(),
+        }
+    }
+}
+
+/// Single calls of a rank, for matching with those of others: a file beside `profile.json`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RankCalls {
+    /// The rank in `MPI_COMM_WORLD`.
+    pub rank: Option<u32>,
+    /// Whose clock the times are of.
+    pub host: String,
+    /// Call sites that the calls refer to.
+    pub sites: Vec<SiteKey>,
+    /// The calls, in order of their end.
+    pub calls: Vec<MpiCall>,
+    /// Calls that are not there.
+    pub left_out: u64,
 }

@@ -16,6 +16,7 @@ use super::evidence::Evidence;
 use super::gpu;
 use super::launcher::LaunchedRank;
 use super::options::RunOptions;
+use super::rank_calls;
 
 /// Joins the evidence, names the functions and adds the analysis. `end`: `None` if the program runs on.
 pub fn profile(
@@ -51,6 +52,7 @@ pub fn profile(
     if let Some(rank) = rank {
         profile.run.threads.iter_mut().for_each(|thread| thread.rank = Some(rank.rank));
         profile.run.ranks = vec![rank_of(&profile, rank)];
+        rank_calls::of_rank(&mut profile, rank);
     }
     profile.devices = devices;
     profile.run.affinity = Some(affinity());

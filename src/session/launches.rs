@@ -21,7 +21,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::{SessionError, job, passes, preflight};
+use super::{SessionError, job, passes, preflight, rank_calls};
 
 /// Profiles the ranks that a launcher starts.
 ///
@@ -155,7 +155,8 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
         ));
     }
     let read = |(_, path): &(u32, PathBuf)| report::json::read(path).map_err(|e| SessionError::Report(e.to_string()));
-    let profiles = ranks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut profiles = ranks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    rank_calls::compare(&mut profiles, &ranks);
     let mut profile = merge::merge(profiles, partial).map_err(|e| failed(e.to_string()))?;
     roofline::analyse(&mut profile);
     Ok(profile)

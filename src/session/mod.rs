@@ -38,6 +38,7 @@ pub mod output;
 mod passes;
 mod preflight;
 mod progress;
+pub mod rank_calls;
 mod run;
 mod single;
 mod sink;

@@ -61,8 +61,12 @@ pub struct MpiCall {
     pub end_ns: u64,
     /// Bytes that it passed, if known.
     pub bytes: Option<u64>,
-    /// The rank that it sends to, or receives from if it only receives; in its communicator. Negative: nobody, or anybody.
-    pub peer: Option<i32>,
-    /// The communicator's handle.
-    pub comm: u64,
+    /// The rank that it sends to, and the tag.
+    pub to: Option<(i32, i32)>,
+    /// The rank that it receives from, and the tag; negative: nobody, or anybody.
+    pub from: Option<(i32, i32)>,
+    /// The root of a collective call that has one.
+    pub root: Option<i32>,
+    /// Whether the communicator is `MPI_COMM_WORLD`.
+    pub in_world: bool,
 }

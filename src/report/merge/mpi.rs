@@ -13,10 +13,10 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
         return;
     };
     into.ranks = into.ranks.max(part.ranks);
-    let key = |s: &crate::profile::mpi::CallSite| (s.caller.clone(), s.module.clone(), s.site.clone(), s.call.clone());
-    let places: BTreeMap<_, usize> = into.sites.iter().enumerate().map(|(i, site)| (key(site), i)).collect();
+    into.split_missing = into.split_missing.take().or(part.split_missing);
+    let places: BTreeMap<_, usize> = into.sites.iter().enumerate().map(|(i, site)| (site.key(), i)).collect();
     for site in part.sites {
-        match places.get(&key(&site)) {
+        match places.get(&site.key()) {
             Some(&place) => into.sites[place].plus(&site),
             None => into.sites.push(site),
         }

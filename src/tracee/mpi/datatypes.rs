@@ -30,6 +30,15 @@ impl Family {
         }
     }
 
+    /// The handle of `MPI_COMM_WORLD`, where it is the same in every process.
+    pub fn world(self) -> Option<u64> {
+        match self {
+            Family::OpenMpi => None,
+            Family::Mpich => Some(0x4400_0000),
+            Family::Abi => Some(0x101),
+        }
+    }
+
     /// Bytes of a basic type by its handle alone.
     pub fn bytes_in_handle(self, handle: u64) -> Option<u64> {
         let handle = handle as u32;

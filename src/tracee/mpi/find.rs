@@ -38,6 +38,8 @@ pub struct MpiSymbols {
     pub functions: Vec<Found>,
     /// (virtual address, bytes of an element).
     pub datatypes: Vec<(u64, u8)>,
+    /// Open MPI's `MPI_COMM_WORLD` (virtual address).
+    pub world: Option<u64>,
     /// The library's family, if the file shows it.
     pub family: Option<Family>,
 }
@@ -91,7 +93,7 @@ fn add(found: &mut MpiSymbols, symbol: &[u8], names: &[u8]) -> Option<()> {
     let name = std::str::from_utf8(&name[..end]).ok()?;
     if kind == OBJECT {
         if name == "ompi_mpi_comm_world" {
-            found.family = Some(Family::OpenMpi);
+            (found.family, found.world) = (Some(Family::OpenMpi), Some(at));
         }
         let bytes = bytes_of_symbol(name)?;
         found.datatypes.push((at, bytes));

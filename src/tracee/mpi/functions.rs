@@ -50,6 +50,17 @@ pub enum Shape {
         /// Communicator.
         comm: u8,
     },
+    /// The root alone passes one buffer.
+    FromRoot {
+        /// The buffer.
+        buffer: Buffer,
+        /// The root.
+        root: u8,
+        /// Communicator.
+        comm: u8,
+    },
+    /// Moves data, by descriptions that are not read: neighbours, an array of datatypes.
+    Undescribed,
     /// Each rank passes one buffer for each rank of the communicator.
     ForEach {
         /// The buffer for one of them.
@@ -189,7 +200,7 @@ const SENDRECV: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), f
 const REPLACE: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), from: Some(peer(5, 6)), comm: 7 };
 const SEND_INIT: Shape = Shape::Prepare { buffer: Some(buffer(0, 1, 2)), peer: peer(3, 4), comm: 5, request: 6 };
 const RECV_INIT: Shape = Shape::Prepare { buffer: None, peer: peer(3, 4), comm: 5, request: 6 };
-const BCAST: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 4 };
+const BCAST: Shape = Shape::FromRoot { buffer: buffer(0, 1, 2), root: 3, comm: 4 };
 const REDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 6 };
 const ALLREDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
 const REDUCE_SCATTER_BLOCK: Shape =
@@ -197,7 +208,7 @@ const REDUCE_SCATTER_BLOCK: Shape =
 const REDUCE_SCATTER: Shape = Shape::Counts { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
 const ALLGATHER: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 6 };
 const ALLGATHERV: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 7 };
-const GATHER: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 7 };
+const GATHER: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 7 };
 const GATHERV: Shape = Shape::Each { buffer: buffer(0, 1, 2), in_place: None, comm: 8 };
 const SCATTER: Shape = Shape::Scatter { buffer: buffer(0, 1, 2), counts: false, root: 6, comm: 7 };
 const SCATTERV: Shape = Shape::Scatter { buffer: buffer(0, 1, 3), counts: true, root: 7, comm: 8 };
@@ -265,6 +276,18 @@ pub const FUNCTIONS: &[Function] = &[
     function("Ialltoall", ALLTOALL, 8),
     function("Alltoallv", ALLTOALLV, 9),
     function("Ialltoallv", ALLTOALLV, 10),
+    function("Alltoallw", Shape::Undescribed, 9),
+    function("Ialltoallw", Shape::Undescribed, 10),
+    function("Neighbor_allgather", Shape::Undescribed, 7),
+    function("Neighbor_allgatherv", Shape::Undescribed, 8),
+    function("Neighbor_alltoall", Shape::Undescribed, 7),
+    function("Neighbor_alltoallv", Shape::Undescribed, 9),
+    function("Neighbor_alltoallw", Shape::Undescribed, 9),
+    function("Ineighbor_allgather", Shape::Undescribed, 8),
+    function("Ineighbor_allgatherv", Shape::Undescribed, 9),
+    function("Ineighbor_alltoall", Shape::Undescribed, 8),
+    function("Ineighbor_alltoallv", Shape::Undescribed, 10),
+    function("Ineighbor_alltoallw", Shape::Undescribed, 10),
     function("Barrier", Shape::Wait, 1),
     function("Ibarrier", Shape::Wait, 2),
     function("Wait", Shape::Wait, 2),
@@ -300,6 +323,19 @@ pub const FUNCTIONS: &[Function] = &[
     function("Win_start", Shape::Wait, 3),
     function("Win_complete", Shape::Wait, 1),
     function("Win_wait", Shape::Wait, 1),
+    function("Win_create", Shape::Wait, 6),
+    function("Win_allocate", Shape::Wait, 6),
+    function("Win_allocate_shared", Shape::Wait, 6),
+    function("Win_create_dynamic", Shape::Wait, 3),
+    function("Win_free", Shape::Wait, 1),
+    function("Comm_free", Shape::Wait, 1),
+    function("Comm_create_group", Shape::Wait, 4),
+    function("Intercomm_create", Shape::Wait, 6),
+    function("Intercomm_merge", Shape::Wait, 3),
+    function("Comm_spawn", Shape::Wait, 8),
+    function("Graph_create", Shape::Wait, 6),
+    function("Dist_graph_create", Shape::Wait, 9),
+    function("Dist_graph_create_adjacent", Shape::Wait, 10),
     function("Comm_split", Shape::Wait, 4),
     function("Comm_split_type", Shape::Wait, 5),
     function("Comm_dup", Shape::Wait, 2),
@@ -380,7 +416,10 @@ mod tests {
         for function in FUNCTIONS {
             let last = match function.shape {
                 Shape::Send { comm, .. } | Shape::Receive { comm, .. } | Shape::Each { comm, .. } => comm,
-                Shape::ForEach { comm, .. } | Shape::Counts { comm, .. } | Shape::Scatter { comm, .. } => comm,
+                Shape::FromRoot { comm, .. }
+                | Shape::ForEach { comm, .. }
+                | Shape::Counts { comm, .. }
+                | Shape::Scatter { comm, .. } => comm,
                 Shape::Prepare { request, .. } => request,
                 Shape::Type(_, new) => new,
                 Shape::OneSided { target, .. } | Shape::OneElement { target, .. } => target,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::datatypes::Family;
-use super::functions::{Buffer, Constructor, Function, Shape};
+use super::functions::{Buffer, Constructor, Function, Peer, Shape};
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
 
@@ -17,12 +17,25 @@ pub struct Handles {
     pub family: Family,
     /// Bytes of the datatypes, by handle.
     pub datatypes: HashMap<u64, u64>,
+    /// Handles of `MPI_COMM_WORLD`.
+    pub worlds: Vec<u64>,
     /// Ranks of communicators.
     pub sizes: HashMap<u64, u32>,
     /// The own rank in them.
     pub ranks: HashMap<u64, u32>,
     /// Prepared messages: bytes by request.
     pub prepared: HashMap<u64, Option<u64>>,
+}
+
+/// The ranks on the other side of a call, each with a tag; in its communicator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sides {
+    /// It sends to this one.
+    pub to: Option<(i32, i32)>,
+    /// It receives from this one.
+    pub from: Option<(i32, i32)>,
+    /// The root of a collective call.
+    pub root: Option<i32>,
 }
 
 /// Arguments of a call, and the program's memory.
@@ -104,7 +117,16 @@ impl Handles {
                 }
             }
             Shape::OneElement { datatype, .. } => self.datatype(call.argument(datatype)?),
-            Shape::Each { buffer, in_place, .. } => self.of_buffer(call, self.buffer(call, buffer, in_place)?),
+            // Without another buffer nothing is passed: the root of a gather has its part in place.
+            Shape::Each { buffer, in_place, .. } => match self.buffer(call, buffer, in_place) {
+                Some(buffer) => self.of_buffer(call, buffer),
+                None => Some(0),
+            },
+            Shape::FromRoot { buffer, root, comm } => {
+                let rank = *self.ranks.get(&self.handle(call.argument(comm)?))?;
+                if rank as i32 == call.int(root)? { self.of_buffer(call, buffer) } else { Some(0) }
+            }
+            Shape::Undescribed => None,
             Shape::ForEach { buffer, in_place, comm } => {
                 let ranks = u64::from(*self.sizes.get(&self.handle(call.argument(comm)?))?);
                 Some(self.of_buffer(call, self.buffer(call, buffer, in_place)?)? * ranks)
@@ -142,6 +164,7 @@ impl Handles {
             Shape::Send { comm, .. }
             | Shape::Receive { comm, .. }
             | Shape::Each { comm, .. }
+            | Shape::FromRoot { comm, .. }
             | Shape::ForEach { comm, .. }
             | Shape::Counts { comm, .. }
             | Shape::Scatter { comm, .. }
@@ -152,14 +175,16 @@ impl Handles {
         Some(self.handle(call.argument(comm)?))
     }
 
-    /// Ranks of the communicator that the program asked about first with most ranks, and the own rank there.
+    /// Whether a communicator is `MPI_COMM_WORLD`.
+    pub fn is_world(&self, comm: u64) -> bool {
+        self.family.world() == Some(comm) || self.worlds.contains(&comm)
+    }
+
+    /// Ranks of `MPI_COMM_WORLD` and the own rank there, as far as the program asked.
     pub fn world(&self) -> (Option<u32>, Option<u32>) {
-        let world = self.sizes.iter().max_by_key(|(comm, size)| (**size, std::cmp::Reverse(**comm)));
-        let rank = match world {
-            Some((comm, _)) => self.ranks.get(comm).copied(),
-            None => self.ranks.values().copied().max(),
-        };
-        (world.map(|(_, size)| *size), rank)
+        let of_world =
+            |known: &HashMap<u64, u32>| known.iter().find(|(comm, _)| self.is_world(**comm)).map(|(_, n)| *n);
+        (of_world(&self.sizes), of_world(&self.ranks))
     }
 
     /// The handle at the address `at` of a program.
@@ -169,12 +194,21 @@ impl Handles {
         memory.read(Address::new(at), &mut bytes[..size]).ok().map(|()| u64::from_le_bytes(bytes))
     }
 
-    /// Of the rank that the call sends to or receives from.
-    pub fn peer(&self, call: &Call<'_>) -> Option<i32> {
-        match call.function.shape {
-            Shape::Send { to, .. } => call.int(to.rank),
-            Shape::Receive { from, .. } => call.int(from.rank),
-            _ => None,
+    /// The other sides of the call.
+    pub fn sides(&self, call: &Call<'_>) -> Sides {
+        let side = |peer: Peer| {
+            let rank = call.int(peer.rank).filter(|rank| *rank != self.family.nobody())?;
+            Some((rank, call.int(peer.tag)?))
+        };
+        let root = |argument: u8| Sides { root: call.int(argument), ..Sides::default() };
+        match (call.function.shape, call.function.name) {
+            (Shape::Send { to, from, .. }, _) => Sides { to: side(to), from: from.and_then(side), root: None },
+            (Shape::Receive { from, .. }, _) => Sides { from: side(from), ..Sides::default() },
+            (Shape::FromRoot { root: argument, .. } | Shape::Scatter { root: argument, .. }, _) => root(argument),
+            (_, "Reduce" | "Ireduce") => root(5),
+            (_, "Gather" | "Igather") => root(6),
+            (_, "Gatherv" | "Igatherv") => root(7),
+            _ => Sides::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The calls of MPI that a thread is in.
 
+use crate::tracee::mpi::volume::Sides;
+
 /// A call that has not returned, or whose return is not watched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Open {
@@ -19,10 +21,10 @@ pub struct Open {
     pub bytes: Option<u64>,
     /// They wait for the call within MPI that does the work.
     pub is_undecided: bool,
-    /// The other rank.
-    pub peer: Option<i32>,
-    /// The communicator.
-    pub comm: u64,
+    /// The other ranks.
+    pub sides: Sides,
+    /// In `MPI_COMM_WORLD`.
+    pub in_world: bool,
     /// What is read behind a pointer when it returns.
     pub result: Option<Returns>,
 }
@@ -92,8 +94,8 @@ mod tests {
             site: Some(0),
             bytes: None,
             is_undecided: false,
-            peer: None,
-            comm: 0,
+            sides: Sides::default(),
+            in_world: false,
             result: None,
         }
     }

@@ -51,6 +51,8 @@ pub struct Places {
     inside: Vec<Range<u64>>,
     /// Objects behind handles, and the bytes of an element.
     pub datatypes: Vec<(u64, u8)>,
+    /// Open MPI's `MPI_COMM_WORLD`.
+    pub worlds: Vec<u64>,
     /// The library.
     pub family: Option<Family>,
     known: HashSet<u32>,
@@ -73,6 +75,7 @@ impl Places {
             }
         }
         self.datatypes.extend(symbols.datatypes.iter().map(|(at, bytes)| (at.wrapping_add(bias), *bytes)));
+        self.worlds.extend(symbols.world.map(|at| at.wrapping_add(bias)));
         self.family = self.family.or(symbols.family);
     }
 

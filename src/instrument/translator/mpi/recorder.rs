@@ -19,13 +19,13 @@ use crate::tracee::address::Address;
 use crate::tracee::clock;
 use crate::tracee::memory::Memory;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
-use crate::tracee::mpi::volume::{Call, Handles};
+use crate::tracee::mpi::volume::{Call, Handles, Sides};
 
 /// The calls of a run.
 #[derive(Debug, Default)]
 pub struct MpiRecorder {
     sites: Vec<MpiSite>,
-    by_key: HashMap<(u32, CodeRef, u16), u32>,
+    by_key: HashMap<(u32, CodeRef, u16, bool), u32>,
     calls: Vec<(MpiCall, u64, u64)>,
     left_out: u64,
     /// By address space.
@@ -85,6 +85,7 @@ impl MpiRecorder {
         self.first.get_or_insert(process.pid);
         let handles = self.handles.entry(process.pid).or_default();
         handles.family = space.mpi.family.unwrap_or_default();
+        handles.worlds.clone_from(&space.mpi.worlds);
         if handles.datatypes.len() < space.mpi.datatypes.len() {
             handles.datatypes.extend(space.mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
         }
@@ -121,10 +122,8 @@ impl MpiRecorder {
         let call = Call { function, arguments: &arguments, wide, read: &read };
         let mut bytes = if is_c { handles.bytes(&call) } else { None };
         let mut result = if is_c { result_of(handles, &call) } else { None };
-        let (peer, comm) = match is_c {
-            true => (handles.peer(&call), handles.communicator(&call).unwrap_or(0)),
-            false => (None, 0),
-        };
+        let sides = if is_c { handles.sides(&call) } else { Sides::default() };
+        let in_world = is_c && handles.communicator(&call).is_some_and(|comm| handles.is_world(comm));
         if let Shape::TypeFree = function.shape
             && is_c
             && let Some(handle) = handles.handle_behind(&call, arguments.first().copied().unwrap_or(0))
@@ -134,14 +133,14 @@ impl MpiRecorder {
         }
         let site = if is_own {
             let Some(at) = process.place(Address::new(returns_to.wrapping_sub(1))) else { return };
-            Some(self.site(thread.ordinal, at, entry.function))
+            Some(self.site(thread.ordinal, at, entry.function, wide))
         } else {
             // The work of a Fortran call is described by the C call within.
             let open = self.threads.entry(thread.ordinal).or_default();
             if let Some(outer) = open.outer().filter(|outer| outer.is_undecided)
                 && is_c
             {
-                (outer.bytes, outer.is_undecided, outer.peer, outer.comm) = (bytes.take(), false, peer, comm);
+                (outer.bytes, outer.is_undecided, outer.sides, outer.in_world) = (bytes.take(), false, sides, in_world);
                 let (site, size) = (outer.site, outer.bytes);
                 self.add_bytes(site, size);
             }
@@ -166,8 +165,8 @@ impl MpiRecorder {
             site,
             bytes,
             is_undecided: !is_c,
-            peer,
-            comm,
+            sides,
+            in_world,
             result: result.take(),
         };
         self.threads.entry(thread.ordinal).or_default().push(open);
@@ -190,20 +189,22 @@ impl MpiRecorder {
         // In ticks until the run has ended.
         totals.time_s += record.time.wrapping_sub(open.time) as f64;
         if self.calls.len() < MpiEvidence::CALLS {
-            let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes: open.bytes, peer: open.peer, comm: open.comm };
+            let Sides { to, from, root } = open.sides;
+            let call =
+                MpiCall { site, start_ns: 0, end_ns: 0, bytes: open.bytes, to, from, root, in_world: open.in_world };
             self.calls.push((call, open.time, record.time));
         } else {
             self.left_out += 1;
         }
     }
 
-    fn site(&mut self, thread: u32, at: CodeRef, function: u16) -> u32 {
+    fn site(&mut self, thread: u32, at: CodeRef, function: u16, wide: bool) -> u32 {
         let next = self.sites.len() as u32;
-        let site = *self.by_key.entry((thread, at, function)).or_insert(next);
+        let site = *self.by_key.entry((thread, at, function, wide)).or_insert(next);
         if site == next {
             self.sites.push(MpiSite {
                 at,
-                function: format!("MPI_{}", FUNCTIONS[usize::from(function)].name),
+                function: format!("MPI_{}{}", FUNCTIONS[usize::from(function)].name, if wide { "_c" } else { "" }),
                 thread,
                 calls: 0,
                 bytes: 0,
