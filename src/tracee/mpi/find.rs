@@ -40,6 +40,8 @@ pub struct MpiSymbols {
     pub datatypes: Vec<(u64, u8)>,
     /// Open MPI's `MPI_COMM_WORLD` (virtual address).
     pub world: Option<u64>,
+    /// It has a `main`: MPI may be linked into the program.
+    pub is_program: bool,
     /// The library's family, if the file shows it.
     pub family: Option<Family>,
 }
@@ -47,7 +49,7 @@ pub struct MpiSymbols {
 impl MpiSymbols {
     /// Whether it is a library: what is called from within it is called by MPI itself.
     pub fn is_library(&self) -> bool {
-        self.functions.len() > OF_A_LIBRARY
+        !self.is_program && self.functions.len() > OF_A_LIBRARY
     }
 }
 
@@ -70,7 +72,10 @@ pub fn mpi_symbols(path: &Path) -> io::Result<MpiSymbols> {
     }
     found.functions.sort_by_key(|f| (f.at, f.binding == Binding::Fortran));
     found.functions.dedup_by_key(|f| f.at);
-    if found.is_library() && found.family.is_none() && !found.functions.iter().all(|f| f.binding == Binding::Fortran) {
+    if found.functions.len() > OF_A_LIBRARY
+        && found.family.is_none()
+        && !found.functions.iter().all(|f| f.binding == Binding::Fortran)
+    {
         let is_abi = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libmpi_abi"));
         found.family = Some(if is_abi { Family::Abi } else { Family::Mpich });
     }
@@ -97,6 +102,8 @@ fn add(found: &mut MpiSymbols, symbol: &[u8], names: &[u8]) -> Option<()> {
         }
         let bytes = bytes_of_symbol(name)?;
         found.datatypes.push((at, bytes));
+    } else if name == "main" {
+        found.is_program = true;
     } else {
         let (function, binding) = named(name)?;
         found.functions.push(Found { at, bytes, function, binding });
