@@ -34,7 +34,7 @@ sizes() {
 # measure_rate LIBRARY RANKS RATE: lines "LIBRARY RATE pingpong BYTES SECONDS BYTES_PER_S" and "LIBRARY RATE ALGORITHM …" as `seven` prints them.
 measure_rate() {
     local library=$1 ranks=$2 rate=$3 algorithm n all line
-    if [ "$rate" = none ]; then hosts=$("$fixtures/hosts" up "$ranks"); else hosts=$("$fixtures/hosts" up "$ranks" "$rate" 64k); fi || { hosts=; return 1; }
+    hosts=$("$fixtures/hosts" up "$ranks" "$rate" 64k) || { hosts=; return 1; }
     "$fixtures/hosts" run "$hosts" "$library" 2 "$work_dir/$library/pingpong" 0 4194304 2>"$work_dir/err" </dev/null | sed "s/^/$library $rate pingpong /"
     for algorithm in $("$work_dir/$library/seven" list); do
         [[ $algorithm =~ $ONLY ]] || continue
