@@ -1,13 +1,15 @@
 //! The translator: executes the program from a code cache in its own address space and counts its blocks in line.
 //!
 //! ```text
-//!  tracer/event_loop ─▶ stops ─▶ tasks            begin, exec, end          translate/superblock ─▶ text_reader (decode) ─▶ block_emitter
-//!    │                    ├▶ kernel/signals       state at a cache address        ▲        │
-//!    │                    └▶ kernel/syscall_handle  text that comes and goes      │        └▶ code_cache/cache: blocks, exits, links, lookups
-//!    ├▶ mailboxes ────────▶ process ──────────────────────────────────────────────┘ ▲             └▶ counts/read_counters ─▶ tally
-//!    ├▶ sampling/windows, tracing ─▶ versions: threads note addresses (access_buffer), or all that they do for a short while (bursts)
-//!    ├▶ handoff ─▶ workers: the same for a second code cache                        │
-//!    └▶ once it is known what is hot: relayout/hot_code ─▶ pettis_hansen (order), inline_*, target_prediction, lookup_order, huge
+//!  visits ─▶ tracer ─▶ kernel    images, signals, the program's state at a cache address
+//!               │  ├──▶ counts    from counters to the tally
+//!               │  ├──▶ sampling  windows and bursts: records ─▶ sinks
+//!               │  └──▶ program   processes and threads: a request ─▶ where control continues
+//!               │           ├───▶ relayout    hot blocks again: order, inlined leaves, usual targets, huge pages
+//!               │           └───▶ translate   text ─▶ decoded block ─▶ emitted block, probes, links
+//!               │                     └─────▶ code_cache   blocks, exits, lookups, counters, shared memory
+//!               └─ event_loop ─▶ stops ─▶ tasks (begin, exec, end), signals, system_calls
+//!                      └▶ mailboxes; handoff ─▶ workers: the same for a second code cache
 //! ```
 //!
 //! The program's text is readable but not executable: a thread that leaves the cache faults, and comes back. Return addresses on
@@ -17,6 +19,7 @@
 mod code_cache;
 mod counts;
 mod kernel;
+mod program;
 mod relayout;
 mod sampling;
 mod tracer;
@@ -29,11 +32,11 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::tracee::launch::Gated;
-pub use kernel::crash;
 pub use relayout::hot_code::PlacingSettings;
 use sampling::access_buffer::AccessBuffer;
 use sampling::bursts::Bursts;
-use tracer::event_loop::Run;
+pub use tracer::crash;
+use tracer::run::Run;
 
 /// The translator.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! A code cache: everything translated for one address space, shared by processes that were forked from one another.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,19 +9,18 @@ use iced_x86::{Decoder, DecoderOptions};
 use crate::instrument::translator::code_cache::arena::{Arena, INT3, Part, REACH};
 use crate::instrument::translator::code_cache::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use crate::instrument::translator::code_cache::chunks::Chunks;
+use crate::instrument::translator::code_cache::course::ExecutionDeltas;
 use crate::instrument::translator::code_cache::hash::{AddressHasher, AddressMap};
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::leaders::Leaders;
+use crate::instrument::translator::code_cache::probe_site::ProbeSite;
 use crate::instrument::translator::code_cache::shared::Shared;
+use crate::instrument::translator::code_cache::syscall_table::write_tables;
+use crate::instrument::translator::code_cache::totals::Totals;
+use crate::instrument::translator::code_cache::trampoline::Trampoline;
+use crate::instrument::translator::code_cache::unsettled::Unsettled;
+use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::code_cache::version::{Place, Version};
-use crate::instrument::translator::counts::execution_deltas::ExecutionDeltas;
-use crate::instrument::translator::counts::flush_on_exit::Unsettled;
-use crate::instrument::translator::counts::read_counters::Totals;
-use crate::instrument::translator::relayout::hot_code::{Placing, PlacingSettings};
-use crate::instrument::translator::relayout::huge::Stretch;
-use crate::instrument::translator::relayout::lookup_order::Leaders;
-use crate::instrument::translator::relayout::target_prediction::Usual;
-use crate::instrument::translator::translate::probes::ProbeSite;
-use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::tracee::address::{Address, CacheAddress};
@@ -61,6 +60,15 @@ pub enum OwnTrap {
     Call,
     /// Invalidated text.
     Dropped,
+}
+
+/// How relaid-out code is written, which depends on how many hot blocks there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// Landings avoid taken branches.
+    pub spares_branches: bool,
+    /// Code is kept short.
+    pub is_short: bool,
 }
 
 /// The page of text that an address lies in.
@@ -115,10 +123,8 @@ pub struct CodeCache {
     pub(crate) trampolines: HashMap<BlockId, Trampoline>,
     /// No more arenas can be mapped near their text.
     no_room_near: bool,
-    /// The relayout of hot blocks.
-    pub(crate) placing: Placing,
-    /// Stretches of memory to move to huge pages.
-    pub(crate) gathering: VecDeque<Stretch>,
+    /// How relaid-out code is written.
+    pub(crate) style: Style,
     /// Usual targets of indirect jumps and calls.
     pub(crate) usual: Usual,
     /// The comparisons that lookups reach first.
@@ -136,7 +142,7 @@ pub struct CodeCache {
 impl CodeCache {
     /// An empty one with these tables and arenas.
     pub fn new(tables: Shared, arenas: Vec<Arena>) -> Self {
-        crate::instrument::translator::kernel::syscall_table::write_tables(&tables);
+        write_tables(&tables);
         let by_entry = arenas.iter().map(|_| Vec::new()).collect();
         // Site 0 means "a lookup"; its entry is never linked.
         let none = Site {
@@ -178,8 +184,7 @@ impl CodeCache {
             far: HashSet::new(),
             trampolines: HashMap::new(),
             no_room_near: false,
-            placing: Placing::new(PlacingSettings::default()),
-            gathering: VecDeque::new(),
+            style: Style::default(),
             usual: Usual::default(),
             leaders: Leaders::default(),
             unsettled: Vec::new(),
@@ -222,6 +227,16 @@ impl CodeCache {
     /// A new counter; `None` if a region has no room for more.
     pub(crate) fn new_slot(&mut self) -> Option<u32> {
         self.new_slots(1)
+    }
+
+    /// Whether a block that relayout number `places` (0: none) writes avoids taken branches.
+    pub(crate) fn spares_taken_branches(&self, places: u32) -> bool {
+        places > 0 && self.style.spares_branches
+    }
+
+    /// Whether the number of hot blocks calls for short code.
+    pub(crate) fn is_to_be_short(&self) -> bool {
+        self.style.is_short
     }
 
     /// The block of `version` that starts at `at`.

@@ -1,42 +1,14 @@
 //! Maps counters back to blocks.
 
 use crate::instrument::tally::Tally;
-use crate::instrument::translator::code_cache::block::BlockId;
+use crate::instrument::translator::code_cache::block::{BlockId, Flow};
 use crate::instrument::translator::code_cache::cache::{CodeCache, DynamicSlot};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::counts::totals::{SlotTotals, Total};
+use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::totals::{SlotTotals, Total, Totals, add};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::translate::edge_counters::Flow;
 use crate::profile::code::CodeRef;
-
-/// The counts of a code cache so far.
-#[derive(Debug, Default)]
-pub struct Totals {
-    slots: SlotTotals,
-    /// Beginnings of blocks that were executed alone, by (block, bytes): (thread, executions).
-    parts: AddressMap<(BlockId, u16), Vec<(u32, u64)>>,
-}
-
-fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
-    match to.iter_mut().find(|(t, _)| *t == thread) {
-        Some((_, sum)) => *sum = sum.wrapping_add(value),
-        None => to.push((thread, value)),
-    }
-}
-
-impl Totals {
-    /// Brings the counters in order, for [`of`](Self::of).
-    pub fn sort(&mut self) {
-        self.slots.sort();
-    }
-
-    /// The values of a counter by thread.
-    pub fn of(&self, slot: u32) -> &[Total] {
-        self.slots.of(slot)
-    }
-}
 
 impl CodeCache {
     /// Adds a region's counters to the totals, as those of `thread`.

@@ -7,43 +7,23 @@
 //!                                               a thread stopped
 //! ```
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::roster::Roster;
-use crate::instrument::tally::Tally;
-use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
-use crate::instrument::translator::counts::execution_deltas::Told;
-use crate::instrument::translator::kernel::allocations::Askers;
-use crate::instrument::translator::kernel::dispositions::Dispositions;
-use crate::instrument::translator::kernel::filters::Filters;
-use crate::instrument::translator::kernel::marks::Marks;
-use crate::instrument::translator::kernel::rlimit_as::Allowance;
-use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
-use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::sampling::burst_pace::Pace;
+use crate::instrument::translator::program::excursions::Excursion;
+use crate::instrument::translator::program::process::{Destination, Process};
 use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
-use crate::instrument::translator::sampling::windows::Windows;
-use crate::instrument::translator::tracer::handoff::{Loans, is_to_be_lent};
-use crate::instrument::translator::tracer::native::{Excursion, Uncounted};
-use crate::instrument::translator::tracer::process::{Destination, Process};
-use crate::instrument::translator::tracer::regions::Request;
-use crate::instrument::translator::tracer::spin_budget::Patience;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::tracer::loans::is_to_be_lent;
+use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
 use crate::instrument::translator::translate::superblock::TranslateError;
-use crate::instrument::turns::Turns;
-use crate::profile::run::Warning;
-use crate::tracee::affinity::{Seat, current_cpu};
+use crate::tracee::affinity::current_cpu;
 use crate::tracee::proc_status::read_last_cpu;
-use crate::tracee::remote::RemoteError;
-use crate::tracee::thread::{Mode, Stopped, TraceError};
+use crate::tracee::thread::{Mode, Stopped};
 use crate::tracee::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
 
 /// How long descendants are still counted after the program's end before they are released.
@@ -54,154 +34,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 /// How long polling continues without a request in visits: the program needs the CPU more.
 const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);
 
-/// Why following a thread went wrong.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    /// The thread ended meanwhile: nothing is wrong.
-    #[error("a thread ended")]
-    Gone,
-    /// Tracing failed.
-    #[error(transparent)]
-    Trace(TraceError),
-    /// A system call on the program's behalf failed.
-    #[error(transparent)]
-    Remote(RemoteError),
-    /// The engine cannot follow the program.
-    #[error("{0}")]
-    Unsupported(String),
-}
-
-impl From<TraceError> for RunError {
-    fn from(error: TraceError) -> Self {
-        if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }
-    }
-}
-
-impl From<RemoteError> for RunError {
-    fn from(error: RemoteError) -> Self {
-        match error {
-            RemoteError::Trace(error) => error.into(),
-            RemoteError::Ended(_) => RunError::Gone,
-            other => RunError::Remote(other),
-        }
-    }
-}
-
-impl From<RunError> for CountError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Trace(error) => error.into(),
-            RunError::Remote(error) => CountError::Remote(error),
-            other => CountError::Unsupported(other.to_string()),
-        }
-    }
-}
-
-/// One run.
-pub(crate) struct Run {
-    pub threads: HashMap<Pid, Thread>,
-    /// Address spaces, by the id of the process that had each first.
-    pub processes: HashMap<Pid, Process>,
-    /// By process: its actions for the signals of rprof's traps.
-    pub dispositions: HashMap<Pid, Dispositions>,
-    /// By process that has set a limit on its address space.
-    pub allowances: HashMap<Pid, Allowance>,
-    /// By process that has filtered its system calls, or whose ancestor has.
-    pub filters: HashMap<Pid, Filters>,
-    /// New tasks that stopped before their parent's event announced them.
-    pub orphans: HashMap<Pid, Stopped>,
-    /// Events seen while waiting for another one.
-    pub backlog: VecDeque<Event>,
-    pub tally: Tally,
-    pub roster: Roster,
-    pub warnings: Vec<Warning>,
-    pub first: Pid,
-    /// Uncounted execution.
-    pub uncounted: Uncounted,
-    /// CPU seconds of the first process and of those that it waited for, once it has ended.
-    pub family_cpu_s: Option<f64>,
-    /// The receiver of addresses, if there is an access sink.
-    pub drain: Option<AccessBuffer>,
-    /// The receiver of bursts, if there is a burst sink.
-    pub bursts: Option<Bursts>,
-    /// The schedule of bursts.
-    pub(crate) burst_pace: Pace,
-    /// Finds the callers that allocate memory.
-    pub askers: Askers,
-    /// The marked regions that threads are in.
-    pub marks: Marks,
-    /// The windows in which addresses are recorded.
-    pub windows: Windows,
-    /// Time of the last report of executions to the access sink.
-    pub told: Told,
-    /// Code caches of address spaces that no longer exist, still to be added to the tally.
-    pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
-    /// Seconds from the start of the run to its end.
-    pub wall_s: f64,
-    /// When to look for hot blocks.
-    pub looks: Looks,
-    /// Code caches that workers serve: their processes are missing in `processes`.
-    pub(crate) loans: Loans,
-    /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
-    pub visits: bool,
-    /// Time that went into answers to threads that waited for them.
-    pub waited: Duration,
-    /// Threads whose stop could not be handled, and that are still in it.
-    pub stuck: HashMap<Pid, Stop>,
-    polling: bool,
-    /// How long polling continues without a request.
-    patience: Patience,
-    /// The thread to look at next.
-    turns: Turns,
-    /// The CPU that rprof polls on: not the one of a thread that waits for it.
-    seat: Seat,
-}
-
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](crate::instrument::Translator) for the rest.
-    pub fn new(
-        first: Pid,
-        (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
-        placing: PlacingSettings,
-        before_lent: Option<fn()>,
-        visits: bool,
-    ) -> Self {
-        let seat = Seat::new();
-        Run {
-            threads: HashMap::new(),
-            processes: HashMap::new(),
-            dispositions: HashMap::new(),
-            allowances: HashMap::new(),
-            filters: HashMap::new(),
-            orphans: HashMap::new(),
-            backlog: VecDeque::new(),
-            tally: Tally::new(),
-            roster: Roster::new(),
-            warnings: Vec::new(),
-            first,
-            uncounted: Uncounted::default(),
-            family_cpu_s: None,
-            askers: Askers::default(),
-            marks: Marks::default(),
-            windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
-            burst_pace: Pace::new(),
-            bursts,
-            told: Told::default(),
-            drain,
-            finished: VecDeque::new(),
-            wall_s: 0.0,
-            looks: Looks::new(placing),
-            loans: Loans::new(&seat, before_lent),
-            visits,
-            waited: Duration::ZERO,
-            stuck: HashMap::new(),
-            polling: false,
-            patience: Patience::default(),
-            turns: Turns::default(),
-            seat,
-        }
-    }
-
     /// Runs until the first process has ended, and its descendants have ended or were released.
     pub fn follow(&mut self) -> Result<i32, CountError> {
         let mut status = None;
@@ -302,13 +135,6 @@ impl Run {
         }
     }
 
-    pub fn set_polling(&mut self, polling: bool) {
-        if self.polling != polling {
-            self.polling = polling;
-            self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
-        }
-    }
-
     /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
     pub fn was_impatient(&mut self, tid: Pid) {
         if self.polling
@@ -317,11 +143,6 @@ impl Run {
             self.seat.leave(cpu);
         }
         self.patience.missed(Instant::now());
-    }
-
-    /// Whether rprof polls the mailboxes, for new code caches.
-    pub fn is_polling(&self) -> bool {
-        self.polling
     }
 
     /// Answers every waiting mailbox; returns whether there was one.
@@ -403,12 +224,6 @@ impl Run {
         }
     }
 
-    /// The process of a thread, and the tally.
-    pub fn process(&mut self, tid: Pid) -> Result<(&mut Process, &mut Tally), RunError> {
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
-        Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
-    }
-
     /// Resumes a thread in `mode` until a stop for which `wanted` holds; keeps signals on the way for later.
     pub fn until(
         &mut self,
@@ -467,9 +282,4 @@ impl Run {
             }
         }
     }
-}
-
-/// Kills the process of a thread that rprof traces; it may be gone already.
-pub(crate) fn kill_process_of(tid: Pid) {
-    let _ = nix::sys::signal::kill(Run::process_of(tid), nix::sys::signal::Signal::SIGKILL);
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::instrument::translator::kernel::text_ranges::find_text;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::stops::SI_KERNEL;
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Running, SignalInfo, Stopped};

@@ -6,28 +6,21 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::program::process::Destination;
 use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::process::Destination;
-use crate::instrument::translator::tracer::regions::Request;
+use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::translate::superblock::TranslateError;
+use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::Stop;
 
-/// `si_code` of signals that the kernel raises itself: an `int3`, a signal whose frame it cannot write.
-pub(crate) const SI_KERNEL: i32 = 0x80;
-
 /// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 1 << 8;
-
-/// Bit of a signal in a mask.
-pub(crate) fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
 
 impl Run {
     /// A thread stopped.
@@ -214,6 +207,14 @@ impl Run {
         Ok(stopped)
     }
 
+    /// A stopped thread waits in a marker call.
+    pub fn note_mark(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.called(process, thread);
+        }
+    }
+
     /// Hands a thread's records to their sink.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
@@ -294,10 +295,5 @@ impl Run {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }
         Ok(stopped)
-    }
-
-    /// The id of the process that a task belongs to.
-    pub fn process_of(tid: Pid) -> Pid {
-        crate::tracee::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
     }
 }

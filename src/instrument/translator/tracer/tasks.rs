@@ -11,15 +11,16 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::kernel::text_ranges::{Treatment, find_text};
-use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError, kill_process_of};
-use crate::instrument::translator::tracer::native::{Release, Transitions};
-use crate::instrument::translator::tracer::process::{ImageRef, Process};
+use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of, process_of};
 use crate::instrument::translator::tracer::stop_the_world::Held;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::ahead::Ahead;
+use crate::instrument::translator::translate::text_ranges::{Treatment, find_text};
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
@@ -123,7 +124,7 @@ impl Run {
 
     fn adopt(&mut self, parent: Pid, shares_memory: bool, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let group = Self::process_of(tid);
+        let group = process_of(tid);
         let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
         let (process, _) = self.process(parent)?;
         let image = process.image.clone();
@@ -247,10 +248,9 @@ impl Run {
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
         image.space.has_sink = self.drain.is_some();
-        image.space.placing = Placing::new(self.looks.settings);
         image.space.set_polling(self.is_polling());
         image.space.prepare_traces(&image.regions);
-        let shared = ImageRef::new(image.space, image.regions);
+        let shared = ImageRef::new(image.space, image.regions, self.looks.settings);
         let region = shared.regions.borrow_mut().take()?;
         // A burst does not begin in the kernel or the loader.
         let version = self.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);

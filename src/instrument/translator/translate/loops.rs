@@ -7,7 +7,7 @@
 
 use crate::instrument::translator::code_cache::block::Moved;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::counts::flush_on_exit::{Due, Unsettled};
+use crate::instrument::translator::code_cache::unsettled::{Due, Unsettled};
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::{Induction, induction};
@@ -41,11 +41,7 @@ impl Writer<'_> {
     /// other code are faster with a counter: their exits do less work.
     pub(crate) fn find_induction(&mut self) -> Option<Induction> {
         if self.unit.version.collects()
-            || self
-                .block
-                .steps
-                .iter()
-                .any(|s| crate::instrument::translator::translate::probes::is_dynamic(&s.instruction))
+            || self.block.steps.iter().any(|s| crate::instrument::x86_64::operands::is_dynamic(&s.instruction))
         {
             return None;
         }

@@ -12,16 +12,16 @@ use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::restarts::{repeat_ended_call, restart_call};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
-use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::kernel::signal_bits::bit;
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
-use crate::instrument::translator::tracer::event_loop::RunError;
-use crate::instrument::translator::tracer::native::Transitions;
-use crate::instrument::translator::tracer::process::{ImageRef, Process};
-use crate::instrument::translator::tracer::stops::bit;
+use crate::instrument::translator::tracer::run::RunError;
 use crate::instrument::translator::tracer::tasks::CS_64;
-use crate::instrument::translator::tracer::thread::Thread;
 use crate::instrument::translator::translate::ahead::Ahead;
+use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
 use crate::tracee::elf_reader::has_section;
 use crate::tracee::maps::{Mapping, read_maps};
@@ -125,7 +125,7 @@ impl Visitor {
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
         if let Some(process) = self.run.processes.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
             process.refresh_text(maps);
-            process.image.space.borrow_mut().placing.forget_counts();
+            process.image.placing.borrow_mut().forget_counts();
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.
@@ -139,7 +139,6 @@ impl Visitor {
         let (mut space, regions, stopped, deferred) =
             prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
         space.has_sink = self.run.drain.is_some();
-        space.placing = Placing::new(self.run.looks.settings);
         space.set_polling(self.run.is_polling());
         space.prepare_traces(&regions);
         let gadget = space.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
@@ -155,7 +154,7 @@ impl Visitor {
             memory,
             text,
             pages: Default::default(),
-            image: ImageRef::new(space, regions),
+            image: ImageRef::new(space, regions, self.run.looks.settings),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,

@@ -4,27 +4,24 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::time::Instant;
 
-use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
-use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::kernel::text_ranges::{
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::translate::ahead::{Ahead, Around};
+use crate::instrument::translator::translate::arrival::Arrival;
+use crate::instrument::translator::translate::superblock::TranslateError;
+use crate::instrument::translator::translate::text_ranges::{
     TextRange, Treatment, Untranslated, add_text, find_piece, find_text, find_untranslated, is_anonymous,
     is_memory_file, remove_text, text_until, treatment,
 };
-use crate::instrument::translator::tracer::native::Transitions;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::translate::ahead::{Ahead, Around};
-use crate::instrument::translator::translate::returns::Arrival;
-use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_reader::{Pages, Source};
-use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
@@ -44,15 +41,6 @@ const AHEAD: usize = 3;
 /// How often memory may be made writable and executable again before its code is no longer translated.
 const REWRITES: u32 = 8;
 const PAGE: u64 = 4096;
-
-/// The code cache and regions that all processes with one program image share.
-#[derive(Debug, Clone)]
-pub struct ImageRef {
-    /// Translations.
-    pub space: Arc<AtomicRefCell<CodeCache>>,
-    /// Threads' regions.
-    pub regions: Arc<AtomicRefCell<Regions>>,
-}
 
 /// A process.
 #[derive(Debug)]
@@ -95,18 +83,6 @@ impl Destination {
             Destination::Cache(at) => at.get(),
             Destination::Native(at) => at.get(),
         }
-    }
-}
-
-impl ImageRef {
-    /// Wraps a new code cache and new regions.
-    pub fn new(space: CodeCache, regions: Regions) -> Self {
-        ImageRef { space: Arc::new(AtomicRefCell::new(space)), regions: Arc::new(AtomicRefCell::new(regions)) }
-    }
-
-    /// Whether another process shares it.
-    pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.space) > 1
     }
 }
 
@@ -189,13 +165,21 @@ impl Process {
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let Some(mut around) = self.ahead.pop() else {
-            let placed = space.place_some(&mut source);
-            drop((space, source));
-            return placed || self.gather_some();
+            let mut placing = self.image.placing.borrow_mut();
+            return placing.place_some(&mut space, &mut source)
+                || placing.gather_some(&space, &self.image.regions.borrow());
         };
         around.translate(&mut space, &mut source, AHEAD);
         self.ahead.push(around);
         true
+    }
+
+    /// Plans the relayout of its hot blocks from the counters of threads, those in the regions that follow.
+    pub fn plan_relayout(&mut self, counts: (Vec<u64>, Vec<u32>), now: Instant) {
+        let mut space = self.image.space.borrow_mut();
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        let regions = self.image.regions.borrow();
+        self.image.placing.borrow_mut().plan(&mut space, &regions, &mut source, counts, now);
     }
 
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see

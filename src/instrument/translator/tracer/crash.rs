@@ -3,9 +3,9 @@
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use crate::instrument::translator::kernel::signals::{State, is_fault};
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::stops::SI_KERNEL;
+use crate::instrument::translator::kernel::program_state::{State, is_fault};
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::tracer::run::Run;
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;

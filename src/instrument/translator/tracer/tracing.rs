@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::burst_pace::{Stage, Traced};
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::tracer::run::Run;
 use crate::tracee::proc_status::is_runnable;
 
 impl Run {

@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::text_ranges::{Treatment, Untranslated};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::translate::text_ranges::{Treatment, Untranslated};
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;
 use crate::tracee::thread::{Mode, Registers, Stopped};

@@ -9,14 +9,13 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::kernel::filters::{Call, Filter};
-use crate::instrument::translator::kernel::syscall_handle::succeeded;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::native::Release;
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::system_calls::succeeded;
+use crate::instrument::translator::tracer::uncounted::Release;
+use crate::instrument::translator::translate::system_calls::SET_DISPATCH;
 use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped};
 
-/// `PR_SET_SYSCALL_USER_DISPATCH`
-pub const SET_DISPATCH: i32 = 59;
 /// `PR_SYS_DISPATCH_OFF`
 const DISPATCH_OFF: u64 = 0;
 

@@ -1,0 +1,226 @@
+//! One counted run: everything that is known of the program, its processes and threads.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use atomic_refcell::AtomicRefCell;
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::instrument::CountError;
+use crate::instrument::roster::Roster;
+use crate::instrument::tally::Tally;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::regions::NoRegion;
+use crate::instrument::translator::counts::execution_deltas::Told;
+use crate::instrument::translator::kernel::allocations::Askers;
+use crate::instrument::translator::kernel::dispositions::Dispositions;
+use crate::instrument::translator::kernel::filters::Filters;
+use crate::instrument::translator::kernel::marks::Marks;
+use crate::instrument::translator::kernel::rlimit_as::Allowance;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
+use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
+use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
+use crate::instrument::translator::sampling::burst_pace::Pace;
+use crate::instrument::translator::sampling::bursts::Bursts;
+use crate::instrument::translator::sampling::windows::Windows;
+use crate::instrument::translator::tracer::loans::Loans;
+use crate::instrument::translator::tracer::spin_budget::Patience;
+use crate::instrument::translator::tracer::uncounted::Uncounted;
+use crate::instrument::turns::Turns;
+use crate::profile::run::Warning;
+use crate::tracee::affinity::Seat;
+use crate::tracee::remote::RemoteError;
+use crate::tracee::thread::{Stopped, TraceError};
+use crate::tracee::wait::{Event, Stop};
+
+/// Why following a thread went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The thread ended meanwhile: nothing is wrong.
+    #[error("a thread ended")]
+    Gone,
+    /// Tracing failed.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// A system call on the program's behalf failed.
+    #[error(transparent)]
+    Remote(RemoteError),
+    /// The engine cannot follow the program.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl From<TraceError> for RunError {
+    fn from(error: TraceError) -> Self {
+        if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }
+    }
+}
+
+impl From<RemoteError> for RunError {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Trace(error) => error.into(),
+            RemoteError::Ended(_) => RunError::Gone,
+            other => RunError::Remote(other),
+        }
+    }
+}
+
+impl From<NoRegion> for RunError {
+    fn from(error: NoRegion) -> Self {
+        match error {
+            NoRegion::TooManyThreads => RunError::Unsupported(error.to_string()),
+            NoRegion::NoRoom => {
+                let call = "finding room for the counters of one more thread";
+                RunError::Remote(RemoteError::Refused { call, source: Errno::ENOMEM })
+            }
+        }
+    }
+}
+
+impl From<RunError> for CountError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Trace(error) => error.into(),
+            RunError::Remote(error) => CountError::Remote(error),
+            other => CountError::Unsupported(other.to_string()),
+        }
+    }
+}
+
+/// One run.
+pub(crate) struct Run {
+    pub threads: HashMap<Pid, Thread>,
+    /// Address spaces, by the id of the process that had each first.
+    pub processes: HashMap<Pid, Process>,
+    /// By process: its actions for the signals of rprof's traps.
+    pub dispositions: HashMap<Pid, Dispositions>,
+    /// By process that has set a limit on its address space.
+    pub allowances: HashMap<Pid, Allowance>,
+    /// By process that has filtered its system calls, or whose ancestor has.
+    pub filters: HashMap<Pid, Filters>,
+    /// New tasks that stopped before their parent's event announced them.
+    pub orphans: HashMap<Pid, Stopped>,
+    /// Events seen while waiting for another one.
+    pub backlog: VecDeque<Event>,
+    pub tally: Tally,
+    pub roster: Roster,
+    pub warnings: Vec<Warning>,
+    pub first: Pid,
+    /// Uncounted execution.
+    pub uncounted: Uncounted,
+    /// CPU seconds of the first process and of those that it waited for, once it has ended.
+    pub family_cpu_s: Option<f64>,
+    /// The receiver of addresses, if there is an access sink.
+    pub drain: Option<AccessBuffer>,
+    /// The receiver of bursts, if there is a burst sink.
+    pub bursts: Option<Bursts>,
+    /// The schedule of bursts.
+    pub(crate) burst_pace: Pace,
+    /// Finds the callers that allocate memory.
+    pub askers: Askers,
+    /// The marked regions that threads are in.
+    pub marks: Marks,
+    /// The windows in which addresses are recorded.
+    pub windows: Windows,
+    /// Time of the last report of executions to the access sink.
+    pub told: Told,
+    /// Code caches of address spaces that no longer exist, still to be added to the tally.
+    pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
+    /// Seconds from the start of the run to its end.
+    pub wall_s: f64,
+    /// When to look for hot blocks.
+    pub looks: Looks,
+    /// Code caches that workers serve: their processes are missing in `processes`.
+    pub(crate) loans: Loans,
+    /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
+    pub visits: bool,
+    /// Time that went into answers to threads that waited for them.
+    pub waited: Duration,
+    /// Threads whose stop could not be handled, and that are still in it.
+    pub stuck: HashMap<Pid, Stop>,
+    pub(crate) polling: bool,
+    /// How long polling continues without a request.
+    pub(crate) patience: Patience,
+    /// The thread to look at next.
+    pub(crate) turns: Turns,
+    /// The CPU that rprof polls on: not the one of a thread that waits for it.
+    pub(crate) seat: Seat,
+}
+
+impl Run {
+    /// A run whose first process is `first`; see [`Translator`](crate::instrument::Translator) for the rest.
+    pub fn new(
+        first: Pid,
+        (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
+        placing: PlacingSettings,
+        before_lent: Option<fn()>,
+        visits: bool,
+    ) -> Self {
+        let seat = Seat::new();
+        Run {
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            dispositions: HashMap::new(),
+            allowances: HashMap::new(),
+            filters: HashMap::new(),
+            orphans: HashMap::new(),
+            backlog: VecDeque::new(),
+            tally: Tally::new(),
+            roster: Roster::new(),
+            warnings: Vec::new(),
+            first,
+            uncounted: Uncounted::default(),
+            family_cpu_s: None,
+            askers: Askers::default(),
+            marks: Marks::default(),
+            windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
+            burst_pace: Pace::new(),
+            bursts,
+            told: Told::default(),
+            drain,
+            finished: VecDeque::new(),
+            wall_s: 0.0,
+            looks: Looks::new(placing),
+            loans: Loans::new(&seat, before_lent),
+            visits,
+            waited: Duration::ZERO,
+            stuck: HashMap::new(),
+            polling: false,
+            patience: Patience::default(),
+            turns: Turns::default(),
+            seat,
+        }
+    }
+
+    /// The process of a thread, and the tally.
+    pub fn process(&mut self, tid: Pid) -> Result<(&mut Process, &mut Tally), RunError> {
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
+        Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
+    }
+
+    pub fn set_polling(&mut self, polling: bool) {
+        if self.polling != polling {
+            self.polling = polling;
+            self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
+        }
+    }
+
+    /// Whether rprof polls the mailboxes, for new code caches.
+    pub fn is_polling(&self) -> bool {
+        self.polling
+    }
+}
+
+/// Kills the process of a thread that rprof traces; it may be gone already.
+pub(crate) fn kill_process_of(tid: Pid) {
+    let _ = nix::sys::signal::kill(process_of(tid), nix::sys::signal::Signal::SIGKILL);
+}
+
+/// The id of the process that a task belongs to.
+pub(crate) fn process_of(tid: Pid) -> Pid {
+    crate::tracee::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
+}
