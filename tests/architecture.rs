@@ -181,6 +181,7 @@ fn full_paths(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().filter(is_code);
     lines
         .flat_map(|line| line.match_indices("crate::").map(move |(at, _)| &line[at..]))
+        .map(|path| path.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next().unwrap_or_default())
         .map(|path| path.split("::").map(head).take_while(|piece| !piece.is_empty()).collect())
         .collect()
 }

@@ -76,7 +76,9 @@ impl CountingEngine for Translator {
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        let in_regions = std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
+        let (blocks, in_regions) = std::mem::take(&mut run.tally).finish();
+        evidence.blocks = blocks;
         evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
         evidence.warnings.extend(run.roster.doubt());
         let (threads, followed_s) = std::mem::take(&mut run.roster).finish();

@@ -12,7 +12,6 @@ use framehop::{
 };
 use nix::unistd::Pid;
 
-use crate::instrument::tally::Tally;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::profile::code::CodeRef;
@@ -33,14 +32,8 @@ pub struct Askers {
 
 impl Askers {
     /// The calls on the stack of a thread of `process` at `ip`, innermost first.
-    pub(crate) fn frames(
-        &mut self,
-        process: &Process,
-        tally: &Tally,
-        ip: Address,
-        registers: &Registers,
-    ) -> Vec<CodeRef> {
-        let tables = self.tables(process, tally);
+    pub(crate) fn frames(&mut self, process: &Process, ip: Address, registers: &Registers) -> Vec<CodeRef> {
+        let tables = self.tables(process);
         let mut read = |at| process.memory.read_u64(Address::new(at)).map_err(|_| ());
         let registers = UnwindRegsNative::new(ip.get(), registers.rsp, registers.rbp);
         let mut rules = CacheNative::<MayAllocateDuringUnwind>::new();
@@ -60,11 +53,12 @@ impl Askers {
     }
 
     /// Unwind tables of the executed text.
-    fn tables(&mut self, process: &Process, tally: &Tally) -> Tables {
+    fn tables(&mut self, process: &Process) -> Tables {
         let mut tables = Tables::new();
+        let modules = process.modules.lock();
         for text in &process.text {
             let Some(located) = text.located else { continue };
-            let Some(path) = tally.file(located.module) else { continue };
+            let Some(path) = modules.file(located.module) else { continue };
             if let Some(image) = self.image(process.pid, path) {
                 let range = text.start.get()..text.end.get();
                 tables.add_module(Module::new(String::new(), range, located.bias, image.unwind_sections()));

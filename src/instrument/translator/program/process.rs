@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use crate::instrument::tally::Tally;
+use crate::instrument::modules::{Modules, SharedModules};
 use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
@@ -53,6 +53,8 @@ pub struct Process {
     pub text: Vec<TextRange>,
     /// Cache of text read so far.
     pub pages: RefCell<Pages>,
+    /// The modules of the run.
+    pub modules: SharedModules,
     /// The code cache and regions that it shares.
     pub image: ImageRef,
     /// Its first instruction is in code that is not translated.
@@ -87,14 +89,8 @@ impl Destination {
 }
 
 impl Process {
-    /// Where control continues in `version` when the program continues at `at`; translates the code if needed. Without a tally,
-    /// text must have been located ([`locate`](Self::locate)).
-    pub fn destination(
-        &mut self,
-        version: Version,
-        at: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
+    pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
         if let Some(id) = space.find(version, at) {
             let known = space.trampolines.get(&id);
@@ -105,12 +101,10 @@ impl Process {
         }
         let Some(range) = find_text(&self.text, at) else {
             drop(space);
-            return self.untranslated_destination(version, at, tally);
+            return self.untranslated_destination(version, at);
         };
-        if range.located.is_none()
-            && let Some(tally) = tally
-        {
-            space.markers.extend(locate(self.pid, &mut self.text, tally));
+        if range.located.is_none() {
+            space.markers.extend(locate(self.pid, &mut self.text, &mut self.modules.lock()));
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut around = Around::new(version);
@@ -126,12 +120,7 @@ impl Process {
     }
 
     /// Where control continues at `at`, which is not to be translated: unless it is a trampoline, in the program's own memory.
-    fn untranslated_destination(
-        &mut self,
-        version: Version,
-        at: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    fn untranslated_destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         // A stack grows.
         if find_piece(&self.text, at).is_none()
             && let Some(mapping) = self.mapping(at).filter(|m| m.executable)
@@ -143,9 +132,7 @@ impl Process {
         let Some(trampoline) = find_piece(&self.text, at).and_then(|_| Trampoline::read(&self.memory, at)) else {
             return native;
         };
-        if let Some(tally) = tally {
-            self.locate(tally);
-        }
+        self.locate();
         let Some(located) = find_piece(&self.text, at).and_then(|range| range.located) else { return native };
         let mut space = self.image.space.borrow_mut();
         space.translate_trampoline(version, (at, located.code_ref(at)), trampoline)?;
@@ -153,9 +140,9 @@ impl Process {
     }
 
     /// Looks up the module of every piece of its text.
-    pub fn locate(&mut self, tally: &mut Tally) {
+    pub fn locate(&mut self) {
         if self.text.iter().any(|t| t.located.is_none()) {
-            let markers = locate(self.pid, &mut self.text, tally);
+            let markers = locate(self.pid, &mut self.text, &mut self.modules.lock());
             self.image.space.borrow_mut().markers.extend(markers);
         }
     }
@@ -183,23 +170,17 @@ impl Process {
     }
 
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see
-    /// [`Arrival::of`]); see [`destination`](Self::destination) for the tally.
-    pub fn answer(
-        &mut self,
-        version: Version,
-        site: SiteId,
-        target: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    /// [`Arrival::of`]).
+    pub fn answer(&mut self, version: Version, site: SiteId, target: Address) -> Result<Destination, TranslateError> {
         if let Some(arrival) = Arrival::of(site) {
-            let destination = self.destination(version, target, tally)?;
+            let destination = self.destination(version, target)?;
             if let Destination::Cache(_) = destination {
                 self.image.space.borrow_mut().publish(version, target, arrival);
             }
             return Ok(destination);
         }
         let target = self.image.space.borrow().sites[site as usize].target;
-        self.destination(version, target, tally)
+        self.destination(version, target)
     }
 
     /// Forgets text at `from..to`, which the program unmapped or protected.
@@ -313,14 +294,14 @@ fn pages(from: Address, to: Address) -> Range<u64> {
 }
 
 /// Looks up the module of every piece of text; returns the marker functions in those modules.
-fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) -> Vec<(u64, Marker)> {
+fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules) -> Vec<(u64, Marker)> {
     let Ok(maps) = read_maps(pid) else { return Vec::new() };
     let mut markers = Vec::new();
     for range in text.iter_mut().filter(|t| t.located.is_none()) {
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
-            let located = tally.locate(pid, mapping);
+            let located = modules.locate(pid, mapping);
             range.located = Some(located);
-            let found = tally.markers(pid, located.module).iter();
+            let found = modules.markers(pid, located.module).iter();
             markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
         }
     }

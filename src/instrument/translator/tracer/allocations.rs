@@ -18,7 +18,7 @@ impl Run {
         let Some(process) = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process)) else { return };
         let at = process.state_at(site.native);
         let ip = at.map(|(block, offset, _)| process.image.space.borrow().block(block).start + u64::from(offset));
-        let frames = ip.map(|ip| self.askers.frames(process, &self.tally, ip, registers)).unwrap_or_default();
+        let frames = ip.map(|ip| self.askers.frames(process, ip, registers)).unwrap_or_default();
         let stack = registers.r10 & libc::MAP_STACK as u64 != 0;
         let allocation = Allocation { start: from.get(), bytes: to - from, frames, stack };
         if let Some(drain) = &mut self.drain {

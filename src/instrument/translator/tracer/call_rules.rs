@@ -65,7 +65,7 @@ impl Run {
     /// `prctl` or `seccomp`.
     pub fn call_rule(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let filter = match asked(&registers, |at| Filter::read(&process.memory, Address::new(at))) {
             Asked::Dispatch => return self.release_before(stopped, registers, Release::Dispatch),
             Asked::Filter(filter) if filter.reads_address() => {

@@ -185,7 +185,7 @@ impl Run {
             if thread.version.traces() {
                 self.bursts.iter_mut().for_each(Bursts::note_answer);
             }
-            match process.answer(thread.version, site, target, Some(&mut self.tally)) {
+            match process.answer(thread.version, site, target) {
                 Ok(destination) => {
                     if let Destination::Native(at) = destination {
                         let why = process.untranslated(at);

@@ -38,7 +38,7 @@ impl Run {
         let mailboxes = threads.map(mailbox).collect();
         let mut processes: Vec<(Pid, Process)> =
             members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
-        processes.iter_mut().for_each(|(_, p)| p.locate(&mut self.tally));
+        processes.iter_mut().for_each(|(_, p)| p.locate());
         let lot = Lot { processes, mailboxes, native: Vec::new() };
         match self.loans.workers.serve(lot, until, self.loans.out.len()) {
             Ok(loan) => self.loans.out.push(loan),

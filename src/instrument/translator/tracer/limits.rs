@@ -62,7 +62,7 @@ impl Run {
         if let Some(space) = self.threads.get(&whose).map(|t| t.process) {
             self.bring_home(space);
         }
-        let (process, _) = self.process(tid).map_err(|_| Errno::ESRCH)?;
+        let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
         let memory = &process.memory;
         let new = asked.new.map(|at| read(memory, at)).transpose()?;
         let allowance = self.allowances.get(&whose).copied().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Run {
             let set = set_at_most(whose, above)?;
             self.allowances.insert(whose, Allowance::between(new, set));
         }
-        let (process, _) = self.process(tid).map_err(|_| Errno::ESRCH)?;
+        let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
         asked.old.map_or(Ok(()), |at| write(&process.memory, at, old))
     }
 

@@ -28,7 +28,7 @@ impl Run {
     /// A thread goes to native code.
     pub fn enter_native(&mut self, tid: Pid, at: Address) {
         self.end_burst(tid);
-        let Ok(why) = self.process(tid).map(|(process, _)| process.untranslated(at)) else { return };
+        let Ok(why) = self.process(tid).map(|process| process.untranslated(at)) else { return };
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.native = Some(Excursion::begin(tid, why));
             self.uncounted.note(why);
@@ -54,14 +54,14 @@ impl Run {
             return Ok((stopped, false));
         }
         let (stopped, stop) = self.try_stops(stopped)?;
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         Ok((stopped, process.transitions.judge(cpu_s, stop)))
     }
 
     /// Measures the cost of a stop, on a stopped thread.
     fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
         let tid = stopped.tid();
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
         let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
         let (begin, cpu_s) = (Instant::now(), read_cpu_seconds(tid).unwrap_or(0.0));

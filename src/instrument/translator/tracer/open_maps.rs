@@ -56,7 +56,7 @@ impl Run {
     fn maps_to_open(&mut self, tid: Pid, at: u64) -> Option<OwnedFd> {
         let group = self.threads.get(&tid)?.group;
         let mut path = [0; PATH];
-        let size = self.process(tid).ok()?.0.memory.read_some(Address::new(at), &mut path).ok()?;
+        let size = self.process(tid).ok()?.memory.read_some(Address::new(at), &mut path).ok()?;
         let pid = whose(&path[..size], group)?;
         let space = self.threads.values().find(|t| t.group == pid)?.process;
         let process = self.processes.get(&space)?;

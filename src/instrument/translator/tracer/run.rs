@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
+use crate::instrument::modules::SharedModules;
 use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -107,6 +108,8 @@ pub(crate) struct Run {
     /// Events seen while waiting for another one.
     pub backlog: VecDeque<Event>,
     pub tally: Tally,
+    /// The modules that the program's code lies in.
+    pub modules: SharedModules,
     pub roster: Roster,
     pub warnings: Vec<Warning>,
     pub first: Pid,
@@ -170,6 +173,7 @@ impl Run {
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),
+            modules: SharedModules::default(),
             roster: Roster::new(),
             warnings: Vec::new(),
             first,
@@ -196,10 +200,10 @@ impl Run {
         }
     }
 
-    /// The process of a thread, and the tally.
-    pub fn process(&mut self, tid: Pid) -> Result<(&mut Process, &mut Tally), RunError> {
+    /// The process of a thread.
+    pub fn process(&mut self, tid: Pid) -> Result<&mut Process, RunError> {
         let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
-        Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
+        self.processes.get_mut(&pid).ok_or(RunError::Gone)
     }
 
     pub fn set_polling(&mut self, polling: bool) {

@@ -11,7 +11,7 @@ impl Run {
     /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
     pub fn settle(&mut self, ending: &Stopped) {
         let Ok(mut registers) = ending.registers() else { return };
-        if let Ok((process, _)) = self.process(ending.tid())
+        if let Ok(process) = self.process(ending.tid())
             && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
         {
             // The thread has executed no instruction of the program there.

@@ -49,7 +49,7 @@ impl Run {
         let tid = stopped.tid();
         let (signal, action) = (registers.rdi as i32, Address::new(registers.rsi));
         let mut words = [0; 32];
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let read = registers.rsi != 0 && process.memory.read(action, &mut words).is_ok();
         let (stopped, after) = self.execute(stopped, registers, site)?;
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
@@ -94,7 +94,7 @@ impl Run {
             }
             regions.base(region) + u64::from(layout::ACTION)
         };
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
         let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
         remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;

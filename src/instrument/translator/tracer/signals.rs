@@ -36,7 +36,7 @@ impl Run {
         // A thread that leaves the cache faults on an instruction fetch, whose `si_code` is never SI_KERNEL.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
-            let (process, _) = self.process(tid)?;
+            let process = self.process(tid)?;
             // Only a thread that is about to leave native code is there.
             if find_text(&process.text, Address::new(registers.rip)).is_some() {
                 if info.si_code <= 0 {
@@ -81,7 +81,7 @@ impl Run {
     /// would not.
     fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
         let registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
         if space.point_at(at).is_none() {
             return Ok(space.transfer_at(at));
@@ -110,7 +110,7 @@ impl Run {
     fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
         let at = CacheAddress::new(stopped.registers()?.rip);
         let site = self.site_of_call(stopped.tid())?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let space = process.image.space.borrow();
         let peeks = space.arena_of(at).is_some_and(|a| space.arenas[a].stubs.peeks.contains(&at));
         Ok(site.filter(|_| peeks).map(|site| site.native))

@@ -97,7 +97,7 @@ impl Run {
     fn hold_at_signal(&mut self, stopped: Stopped, signal: i32) -> Result<Held, RunError> {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let own = process.image.space.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
         let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && own.is_some() {

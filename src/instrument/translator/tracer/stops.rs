@@ -99,7 +99,7 @@ impl Run {
         let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
         let at = CacheAddress::new(registers.rip.wrapping_sub(1));
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let space = process.image.space.borrow();
         let own = space.own_trap(registers.rip, info.si_code == SI_KERNEL);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
@@ -184,8 +184,8 @@ impl Run {
         } else {
             let begin = Instant::now();
             let destination = loop {
-                let (process, tally) = self.process(tid)?;
-                match process.answer(version, site, target, Some(tally)) {
+                let process = self.process(tid)?;
+                match process.answer(version, site, target) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
@@ -229,8 +229,8 @@ impl Run {
         let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
         let mut stopped = stopped;
         let destination = loop {
-            let (process, tally) = self.process(tid)?;
-            match process.destination(version, at, Some(tally)) {
+            let process = self.process(tid)?;
+            match process.destination(version, at) {
                 Ok(destination) => break destination,
                 Err(TranslateError::Full) if self.has_relatives(tid) => {
                     registers.rip = at.get();
@@ -252,7 +252,7 @@ impl Run {
 
     /// Address at which a thread must fault if it cannot fetch the whole instruction at `at`, which is text.
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
         if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
             let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
@@ -275,7 +275,7 @@ impl Run {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
         self.ensure_room_allowed(group)?;
         let limit = self.open_address_space(group);
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let (gadget, tables) = {
             let space = process.image.space.borrow();
             let gadget = space.arenas.first().map(|a| a.stubs.gadget);

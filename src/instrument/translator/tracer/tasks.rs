@@ -112,7 +112,7 @@ impl Run {
     /// Whether the task that a thread has just made runs in its address space (`CLONE_VM`).
     fn shares_memory(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
         let registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let flags = match registers.orig_rax as i64 {
             libc::SYS_clone => registers.rdi,
             libc::SYS_clone3 => process.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
@@ -126,7 +126,7 @@ impl Run {
         let tid = stopped.tid();
         let group = process_of(tid);
         let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
-        let (process, _) = self.process(parent)?;
+        let process = self.process(parent)?;
         let image = process.image.clone();
         let (mut stopped, mut deferred) = (stopped, Vec::new());
         let space = if shares_memory {
@@ -150,6 +150,7 @@ impl Run {
                 memory,
                 text,
                 pages,
+                modules: self.modules.clone(),
                 image,
                 begins_natively,
                 rewrites,
@@ -263,6 +264,7 @@ impl Run {
             memory: image.memory,
             text: image.text,
             pages: RefCell::default(),
+            modules: self.modules.clone(),
             image: shared,
             begins_natively,
             rewrites: HashMap::new(),

@@ -72,7 +72,7 @@ impl Lot {
             if site == DRAIN || site == MARK {
                 return Round::Beyond;
             }
-            let Ok(destination) = process.answer(mailbox.version, site, target, None) else {
+            let Ok(destination) = process.answer(mailbox.version, site, target) else {
                 return Round::Beyond;
             };
             if let Destination::Native(at) = destination {

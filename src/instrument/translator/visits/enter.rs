@@ -154,6 +154,7 @@ impl Visitor {
             memory,
             text,
             pages: Default::default(),
+            modules: self.run.modules.clone(),
             image: ImageRef::new(space, regions, self.run.looks.settings),
             transitions: Transitions::new(),
             ahead: Ahead::default(),

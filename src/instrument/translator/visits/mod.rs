@@ -275,7 +275,8 @@ impl Visitor {
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
+        (evidence.blocks, _) = std::mem::take(&mut run.tally).finish();
         let (threads, _) = std::mem::take(&mut run.roster).finish();
         evidence.threads = threads;
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
