@@ -32,10 +32,10 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::tracee::launch::Gated;
+pub use kernel::crash;
 pub use relayout::hot_code::PlacingSettings;
 use sampling::access_buffer::AccessBuffer;
 use sampling::bursts::Bursts;
-pub use tracer::crash;
 use tracer::run::Run;
 
 /// The translator.
@@ -61,7 +61,7 @@ impl CountingEngine for Translator {
         sink: Option<Box<dyn AccessSink>>,
         bursts: Option<Box<dyn BurstSink>>,
     ) -> Result<Counted, CountError> {
-        tracer::heap::prepare();
+        program::heap::prepare();
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_lent, false);
@@ -86,8 +86,8 @@ impl CountingEngine for Translator {
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
         evidence.missing = run.uncounted.missing();
-        let memory = run.drain.map(AccessBuffer::finish);
-        let bursts = run.bursts.map(Bursts::finish);
+        let memory = run.recording.drain.map(AccessBuffer::finish);
+        let bursts = run.recording.bursts.map(Bursts::finish);
         Ok(Counted { status, evidence, memory, bursts })
     }
 }

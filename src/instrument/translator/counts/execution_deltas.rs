@@ -1,17 +1,19 @@
 //! Executions from one window to the next. A number of accesses limits a window, a time limits a pause: the stretch that a window
 //! represents is known only from the counts in between.
 
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Instant;
 
 use atomic_refcell::AtomicRef;
+use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::course::add;
 use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-
-/// This work takes at most one part in this many of the tracer's time: with many counters, rprof does not report every window.
-const MOST_SHARE: u32 = 20;
+use crate::instrument::translator::sampling::recording::{Recording, Told};
 
 impl CodeCache {
     /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
@@ -45,27 +47,30 @@ impl CodeCache {
     }
 }
 
-/// Time and duration of the last report.
-#[derive(Debug)]
-pub struct Told {
-    at: Instant,
-    took: Duration,
-}
-
-impl Told {
-    /// Whether another report at `now` would take too much of the tracer's time.
-    pub fn is_too_soon(&self, now: Instant) -> bool {
-        now - self.at < self.took * MOST_SHARE
+/// Reports the executions since the previous window to the access sink, unless that takes too long.
+pub fn tell_course(recording: &mut Recording, processes: &HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
+    let Some(drain) = &mut recording.drain else { return };
+    // The deferred work belongs to earlier windows, and rprof has to do it anyway.
+    drain.catch_up();
+    let begin = Instant::now();
+    if recording.told.is_too_soon(begin) {
+        return;
     }
-
-    /// A report that began at `begin` has just ended.
-    pub fn since(begin: Instant) -> Self {
-        Told { at: Instant::now(), took: begin.elapsed() }
+    let mut seen = Vec::new();
+    for process in processes.values() {
+        let space = &process.image.space;
+        if seen.contains(&space.as_ptr()) {
+            continue;
+        }
+        seen.push(space.as_ptr());
+        let of_space = |id| processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
+        let live = threads.values().filter(|thread| of_space(&thread.process));
+        let live = live.map(|thread| (thread.regions.borrow(), thread.region));
+        // Otherwise the cache is in use: the next report includes it.
+        if let Ok(mut space) = space.try_borrow_mut() {
+            space.tell_course(live, drain);
+        }
     }
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Told { at: Instant::now(), took: Duration::ZERO }
-    }
+    drain.tell_course();
+    recording.told = Told::since(begin);
 }

@@ -2,12 +2,15 @@
 
 pub mod address_budget;
 pub mod allocations;
+pub mod crash;
 pub mod dispositions;
 pub mod filters;
+pub mod group;
 pub mod marks;
 pub mod own_maps;
 pub mod prepare_image;
 pub mod program_state;
 pub mod restarts;
 pub mod rlimit_as;
+pub mod settle;
 pub mod signal_bits;

@@ -11,7 +11,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::ProbeSite;
 use crate::instrument::translator::code_cache::records::{self, Reader};
 use crate::instrument::translator::program::thread::Thread;
-use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
+use crate::instrument::translator::sampling::access_buffer::empty;
 use crate::instrument::translator::sampling::burst_pace::Stage;
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
@@ -210,16 +210,5 @@ impl Bursts {
     /// Ends the run.
     pub fn finish(self) -> BurstEvidence {
         self.sink.finish()
-    }
-}
-
-/// Hands the records of a stopped or waiting thread to their sink, and empties its buffer.
-pub fn take_records(drain: &mut Option<AccessBuffer>, bursts: &mut Option<Bursts>, space: &CodeCache, thread: &Thread) {
-    if thread.version.traces() {
-        if let Some(bursts) = bursts {
-            bursts.drain(space, thread);
-        }
-    } else if let Some(drain) = drain {
-        drain.drain(space, thread);
     }
 }

@@ -12,7 +12,7 @@ use crate::tracee::thread::Registers;
 impl Run {
     /// Reports that a thread, stopped at the system call of `site`, was given `from..to`.
     pub fn tell_allocated(&mut self, tid: Pid, registers: &Registers, site: CallSite, (from, to): (Address, Address)) {
-        if self.drain.is_none() || to - from < LARGE {
+        if self.recording.drain.is_none() || to - from < LARGE {
             return;
         }
         let Some(process) = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process)) else { return };
@@ -21,7 +21,7 @@ impl Run {
         let frames = ip.map(|ip| self.askers.frames(process, ip, registers)).unwrap_or_default();
         let stack = registers.r10 & libc::MAP_STACK as u64 != 0;
         let allocation = Allocation { start: from.get(), bytes: to - from, frames, stack };
-        if let Some(drain) = &mut self.drain {
+        if let Some(drain) = &mut self.recording.drain {
             drain.allocated(process.pid.as_raw() as u32, allocation);
         }
     }
@@ -30,7 +30,7 @@ impl Run {
     pub fn tell_unmapped(&mut self, tid: Pid, from: Address, to: Address) {
         self.drain_buffer(tid);
         let process = self.threads.get(&tid).map_or(tid, |t| t.process);
-        if let Some(drain) = &mut self.drain {
+        if let Some(drain) = &mut self.recording.drain {
             drain.unmapped(process.as_raw() as u32, from.get(), to.get());
         }
     }

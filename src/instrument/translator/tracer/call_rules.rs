@@ -77,7 +77,7 @@ impl Run {
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if let Some(filter) = filter.filter(|_| succeeded(&after)) {
             let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-            self.filters.entry(group).or_default().add(filter);
+            self.groups.entry(group).or_default().filters.get_or_insert_default().add(filter);
         }
         self.go_on(stopped)
     }
@@ -99,7 +99,7 @@ impl Run {
 
     /// The first call that rprof needs to follow a new program of process `group` and that a filter of the process forbids.
     pub fn forbidden_preparation(&self, group: Pid) -> Option<&'static str> {
-        let filters = self.filters.get(&group)?;
+        let filters = self.groups.get(&group)?.filters.as_ref()?;
         filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
     }
 
@@ -109,7 +109,7 @@ impl Run {
     }
 
     fn ensure_allowed(&self, group: Pid, calls: &'static [Call]) -> Result<(), RunError> {
-        match self.filters.get(&group).and_then(|filters| filters.forbidden(calls)) {
+        match self.groups.get(&group).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
             Some(call) => Err(RunError::Unsupported(format!(
                 "a seccomp filter that it installed forbids {}, which rprof needs in its name",
                 call.name

@@ -16,8 +16,8 @@ use crate::instrument::CountError;
 use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::program::excursions::Excursion;
+use crate::instrument::translator::program::hot_blocks::look_for_hot_blocks;
 use crate::instrument::translator::program::process::{Destination, Process};
-use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
 use crate::instrument::translator::tracer::loans::is_to_be_lent;
 use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
 use crate::instrument::translator::translate::superblock::TranslateError;
@@ -33,6 +33,18 @@ const GRACE: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 /// How long polling continues without a request in visits: the program needs the CPU more.
 const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);
+
+/// How a sleep ended.
+enum Slept {
+    /// It did not begin: a thread had asked.
+    Asked,
+    /// With an event.
+    Event(Event),
+    /// No thread is left.
+    Nobody,
+    /// By a timer, or with an event that has to wait; rprof polls again.
+    Woken,
+}
 
 impl Run {
     /// Runs until the first process has ended, and its descendants have ended or were released.
@@ -68,7 +80,10 @@ impl Run {
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }
 
-    /// Waits for the next event and answers mailboxes meanwhile. `None`: no thread is left, or the deadline has passed.
+    /// Waits for the next event and serves the program meanwhile. `None`: no thread is left, or the deadline has passed.
+    ///
+    /// Each round, in this order: lots that workers return, deferred events, mailboxes (or work ahead if none asks), what is due by
+    /// the clock, the next stop. After some time without a request, rprof sleeps until a thread stops.
     pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
         self.set_polling(true);
         let mut active = Instant::now();
@@ -77,19 +92,11 @@ impl Run {
             if let Some(event) = self.no_longer_put_off().or_else(|| self.backlog.pop_front()) {
                 return Ok(Some(event));
             }
-            if self.answer_all()? {
-                active = Instant::now();
-                self.patience.paid();
-            } else if self.processes.values_mut().any(Process::translate_ahead)
-                || !self.is_tracing() && self.work_of_sink()
-            {
+            if self.serve()? {
                 active = Instant::now();
             }
-            self.look_for_hot_blocks();
-            if self.windows.is_time_to_look() {
-                self.keep_pace();
-            }
-            if let Some(event) = self.backlog.pop_front().or_else(|| self.turns.look(self.threads.keys())) {
+            self.look_at_the_clock();
+            if let Some(event) = self.backlog.pop_front().or_else(|| self.polling.turns.look(self.threads.keys())) {
                 match self.unless_lent(event) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
@@ -98,35 +105,23 @@ impl Run {
             if self.loans.are_awaited() {
                 continue;
             }
-            if self.threads.is_empty() && self.orphans.is_empty() && deadline.is_some() {
+            if self.is_over(deadline) {
                 return Ok(None);
             }
-            if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Ok(None);
-            }
-            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.patience.get() } {
+            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.polling.patience.get() } {
                 // In visits, the wake-up of the windows ends the wait in time.
                 if deadline.is_some() && !self.visits {
                     std::thread::sleep(BETWEEN_LOOKS);
                     continue;
                 }
-                self.seat.anywhere();
-                self.patience.ended(Instant::now());
-                self.set_polling(false);
-                // Answers threads that asked before they could see that polling ended; later ones trap.
-                fence(Ordering::SeqCst);
-                if self.answer_all()? {
-                    self.set_polling(true);
-                    active = Instant::now();
-                    continue;
-                }
-                match wait_any_or_signal() {
-                    Waited::Event(event) => match self.unless_lent(event) {
-                        Some(event) => return Ok(Some(event)),
-                        None => self.set_polling(true),
-                    },
-                    Waited::Nobody => return Ok(None),
-                    Waited::Interrupted => self.set_polling(true),
+                match self.sleep()? {
+                    Slept::Asked => {
+                        active = Instant::now();
+                        continue;
+                    }
+                    Slept::Event(event) => return Ok(Some(event)),
+                    Slept::Nobody => return Ok(None),
+                    Slept::Woken => {}
                 }
             }
             for _ in 0..16 {
@@ -135,14 +130,59 @@ impl Run {
         }
     }
 
+    /// Answers mailboxes; if there is no request, works ahead. Returns whether there was anything to do.
+    fn serve(&mut self) -> Result<bool, CountError> {
+        if self.answer_all()? {
+            self.polling.patience.paid();
+            return Ok(true);
+        }
+        Ok(self.processes.values_mut().any(Process::translate_ahead)
+            || !self.recording.is_tracing() && self.work_of_sink())
+    }
+
+    /// Does what is due by the clock: looks for hot blocks, and moves threads as windows begin and end.
+    fn look_at_the_clock(&mut self) {
+        look_for_hot_blocks(&mut self.looks, &mut self.processes, &self.threads);
+        if self.recording.windows.is_time_to_look() {
+            self.keep_pace();
+        }
+    }
+
+    /// Whether there is nothing more to wait for.
+    fn is_over(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|d| self.threads.is_empty() && self.orphans.is_empty() || Instant::now() >= d)
+    }
+
+    /// Stops polling, and sleeps until a thread stops or a timer wakes rprof.
+    fn sleep(&mut self) -> Result<Slept, CountError> {
+        self.polling.seat.anywhere();
+        self.polling.patience.ended(Instant::now());
+        self.set_polling(false);
+        // Answers threads that asked before they could see that polling ended; later ones trap.
+        fence(Ordering::SeqCst);
+        if self.answer_all()? {
+            self.set_polling(true);
+            return Ok(Slept::Asked);
+        }
+        match wait_any_or_signal() {
+            Waited::Event(event) => match self.unless_lent(event) {
+                Some(event) => return Ok(Slept::Event(event)),
+                None => self.set_polling(true),
+            },
+            Waited::Nobody => return Ok(Slept::Nobody),
+            Waited::Interrupted => self.set_polling(true),
+        }
+        Ok(Slept::Woken)
+    }
+
     /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
     pub fn was_impatient(&mut self, tid: Pid) {
-        if self.polling
+        if self.polling.is_on
             && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
         {
-            self.seat.leave(cpu);
+            self.polling.seat.leave(cpu);
         }
-        self.patience.missed(Instant::now());
+        self.polling.patience.missed(Instant::now());
     }
 
     /// Answers every waiting mailbox; returns whether there was one.
@@ -160,7 +200,7 @@ impl Run {
             if site == MARK {
                 self.marks.called(process, thread);
                 if thread.version.traces() {
-                    self.bursts.iter_mut().for_each(Bursts::note_answer);
+                    self.recording.note_answer();
                 }
                 regions.respond(thread.region, target.get());
                 continue;
@@ -177,13 +217,13 @@ impl Run {
             process.asked = Some(now);
             if site == DRAIN {
                 drop(regions);
-                take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+                self.recording.take_records(&process.image.space.borrow(), thread);
                 drained = true;
                 thread.regions.borrow().respond(thread.region, target.get());
                 continue;
             }
             if thread.version.traces() {
-                self.bursts.iter_mut().for_each(Bursts::note_answer);
+                self.recording.note_answer();
             }
             match process.answer(thread.version, site, target) {
                 Ok(destination) => {
@@ -192,7 +232,7 @@ impl Run {
                         thread.native = Some(Excursion::begin(tid, why));
                         self.uncounted.note(why);
                         if thread.version.traces()
-                            && let Some(bursts) = &mut self.bursts
+                            && let Some(bursts) = &mut self.recording.bursts
                         {
                             bursts.drain(&process.image.space.borrow(), thread);
                             bursts.end(thread.ordinal);

@@ -91,7 +91,7 @@ impl Run {
         let old = process.image.clone();
         let (image, stopped, signals) = prepare_image::renew(process, stopped)?;
         let mut code = image.0;
-        code.has_sink = self.drain.is_some();
+        code.has_sink = self.recording.drain.is_some();
         code.set_polling(polling);
         code.prepare_traces(&image.1);
         if self.visits {
@@ -113,7 +113,7 @@ impl Run {
             }
             old.regions.borrow_mut().give_back(thread.region);
             (thread.region, thread.regions) = (region, new.regions.clone());
-            enter(&mut self.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
+            enter(&mut self.recording.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));

@@ -65,7 +65,7 @@ impl Run {
         let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
         let memory = &process.memory;
         let new = asked.new.map(|at| read(memory, at)).transpose()?;
-        let allowance = self.allowances.get(&whose).copied().unwrap_or_default();
+        let allowance = self.groups.get(&whose).and_then(|g| g.allowance).unwrap_or_default();
         let old = allowance.below(limit_of(whose)?);
         if let Some(new) = new {
             if new.rlim_cur > new.rlim_max {
@@ -76,7 +76,7 @@ impl Run {
             }
             let above = Allowance::of(self.mapped_by_us(whose)).above(new);
             let set = set_at_most(whose, above)?;
-            self.allowances.insert(whose, Allowance::between(new, set));
+            self.groups.entry(whose).or_default().allowance = Some(Allowance::between(new, set));
         }
         let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
         asked.old.map_or(Ok(()), |at| write(&process.memory, at, old))
@@ -93,7 +93,7 @@ impl Run {
     /// Raises the limit before rprof maps memory into the address space of `group`. Returns the program's limit, if it has set
     /// one.
     pub fn open_address_space(&self, group: Pid) -> Option<rlimit> {
-        let allowance = self.allowances.get(&group)?;
+        let allowance = self.groups.get(&group)?.allowance?;
         let limit = limit_of(group).ok()?;
         // If the kernel refuses, the current limit has to suffice.
         let _ = set_limit(group, rlimit { rlim_cur: limit.rlim_max, ..limit });
@@ -102,10 +102,10 @@ impl Run {
 
     /// Restores the limit afterwards, so that the program, whose limit is `limit`, can map as much as before.
     pub fn close_address_space(&mut self, group: Pid, limit: Option<rlimit>) {
-        let (Some(&old), Some(limit)) = (self.allowances.get(&group), limit) else { return };
+        let (Some(old), Some(limit)) = (self.groups.get(&group).and_then(|g| g.allowance), limit) else { return };
         let above = Allowance { soft: self.mapped_by_us(group), ..old }.above(limit);
         if let Ok(set) = set_at_most(group, above) {
-            self.allowances.insert(group, Allowance::between(limit, set));
+            self.groups.entry(group).or_default().allowance = Some(Allowance::between(limit, set));
         }
     }
 }

@@ -3,6 +3,7 @@
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::counts::execution_deltas::tell_course;
 use crate::instrument::translator::kernel::program_state::State;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
 use crate::instrument::translator::sampling::windows::LOOK;
@@ -20,41 +21,42 @@ const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 impl Run {
     /// Interrupts every running thread that is not in the version that it should be in.
     pub fn keep_pace(&mut self) {
-        if self.drain.is_none() && self.bursts.is_none() {
+        if self.recording.drain.is_none() && self.recording.bursts.is_none() {
             return;
         }
         let of_sink = |drain: &Option<AccessBuffer>| drain.as_ref().map_or(Version::Plain, AccessBuffer::wanted);
-        let mut wanted = of_sink(&self.drain);
-        if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
-            self.windows.look(self.threads.keys().copied());
+        let mut wanted = of_sink(&self.recording.drain);
+        if wanted != self.recording.windows.wanted || self.recording.windows.looked.elapsed() >= LOOK {
+            self.recording.windows.look(self.threads.keys().copied());
         }
         // A pause lasts until the sink has caught up, and so does a burst in it.
-        let is_behind = self.drain.as_ref().is_some_and(AccessBuffer::is_behind);
+        let is_behind = self.recording.drain.as_ref().is_some_and(AccessBuffer::is_behind);
         // In visits it lasts until the next one that records addresses.
-        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing() || self.visits);
-        if let Some(drain) = &mut self.drain
-            && wanted == self.windows.wanted
-            && self.windows.is_over()
+        let goes_on = wanted == Version::Plain && (is_behind || self.recording.is_tracing() || self.visits);
+        if let Some(drain) = &mut self.recording.drain
+            && wanted == self.recording.windows.wanted
+            && self.recording.windows.is_over()
             && !goes_on
         {
             drain.end_phase();
             wanted = drain.wanted();
             // If the phase continues, rprof asks again after the same time.
-            self.windows.since_s = self.windows.now_s;
+            self.recording.windows.since_s = self.recording.windows.now_s;
         }
-        let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
-        self.windows.turn_to(wanted, self.threads.len());
+        let begins_to_measure = wanted == Version::Measuring && wanted != self.recording.windows.wanted;
+        self.recording.windows.turn_to(wanted, self.threads.len());
         if begins_to_measure {
             // Threads have left the pause, and so counted all of it.
-            self.tell_course();
-            wanted = of_sink(&self.drain);
+            tell_course(&mut self.recording, &self.processes, &self.threads);
+            wanted = of_sink(&self.recording.drain);
         }
-        self.keep_pace_of_bursts(wanted == Version::Plain);
-        let peek = self.drain.is_some() && !self.is_tracing() && self.windows.is_time_to_peek();
-        let wanted = self.wanted();
+        self.recording.keep_pace_of_bursts(wanted == Version::Plain, &self.threads, self.roster.now_s());
+        let peek =
+            self.recording.drain.is_some() && !self.recording.is_tracing() && self.recording.windows.is_time_to_peek();
+        let wanted = self.recording.wanted();
         for (&tid, thread) in &mut self.threads {
             if thread.version == wanted
-                && let Some(drain) = &mut self.drain
+                && let Some(drain) = &mut self.recording.drain
             {
                 drain.join_burst(thread);
             }
@@ -69,13 +71,13 @@ impl Run {
 
     /// Whether rprof stopped a thread to see where it is.
     pub fn is_peeked(&self, tid: Pid) -> bool {
-        self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
+        self.recording.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
     }
 
     /// Looks where a stopped thread is: a pause ends when code runs that no window has seen. The thread stays stopped while the
     /// sink catches up, because that code may not run for long.
     pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
-        let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
+        let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.recording.drain) else {
             return Ok(());
         };
         thread.peeked = false;
@@ -83,16 +85,16 @@ impl Run {
         let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
         if code.is_some_and(|code| drain.unseen.found(code)) {
             drain.catch_up();
-            self.windows.cut_short = true;
+            self.recording.windows.cut_short = true;
         }
         Ok(())
     }
 
     /// Lets the access sink do some of its deferred work, which may end the phase; false if nothing is left.
     pub fn work_of_sink(&mut self) -> bool {
-        let Some(drain) = &mut self.drain else { return false };
+        let Some(drain) = &mut self.recording.drain else { return false };
         let worked = drain.work();
-        if worked && drain.wanted() != self.windows.wanted {
+        if worked && drain.wanted() != self.recording.windows.wanted {
             self.keep_pace();
         }
         worked
@@ -100,7 +102,7 @@ impl Run {
 
     /// Whether a thread is in another version than it should be.
     pub fn is_to_turn(&self, tid: Pid) -> bool {
-        self.threads.get(&tid).is_some_and(|thread| thread.version != self.wanted())
+        self.threads.get(&tid).is_some_and(|thread| thread.version != self.recording.wanted())
     }
 
     /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
@@ -134,17 +136,17 @@ impl Run {
     fn enter_version(&mut self, tid: Pid, in_cache: bool) {
         self.end_burst(tid);
         self.drain_buffer(tid);
-        let wanted = self.wanted();
+        let wanted = self.recording.wanted();
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let before = std::mem::replace(&mut thread.version, wanted);
         // For the access sink a burst is a part of the pause.
         let same_phase = before.phase() == wanted.phase();
-        let mut drain = self.drain.as_mut().filter(|_| !same_phase);
+        let mut drain = self.recording.drain.as_mut().filter(|_| !same_phase);
         match &mut drain {
             Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
             None => empty(&thread.regions.borrow(), thread.region, wanted),
         }
-        self.note_turn(tid, before, in_cache);
+        self.recording.note_turn((tid, before, in_cache), &self.threads, self.roster.now_s());
     }
 }
 

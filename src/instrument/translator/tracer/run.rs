@@ -14,23 +14,18 @@ use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::regions::NoRegion;
-use crate::instrument::translator::counts::execution_deltas::Told;
 use crate::instrument::translator::kernel::allocations::Askers;
-use crate::instrument::translator::kernel::dispositions::Dispositions;
-use crate::instrument::translator::kernel::filters::Filters;
+use crate::instrument::translator::kernel::group::Group;
 use crate::instrument::translator::kernel::marks::Marks;
-use crate::instrument::translator::kernel::rlimit_as::Allowance;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::sampling::burst_pace::Pace;
 use crate::instrument::translator::sampling::bursts::Bursts;
-use crate::instrument::translator::sampling::windows::Windows;
+use crate::instrument::translator::sampling::recording::Recording;
 use crate::instrument::translator::tracer::loans::Loans;
-use crate::instrument::translator::tracer::spin_budget::Patience;
+use crate::instrument::translator::tracer::polling::Polling;
 use crate::instrument::translator::tracer::uncounted::Uncounted;
-use crate::instrument::turns::Turns;
 use crate::profile::run::Warning;
 use crate::tracee::affinity::Seat;
 use crate::tracee::remote::RemoteError;
@@ -97,12 +92,8 @@ pub(crate) struct Run {
     pub threads: HashMap<Pid, Thread>,
     /// Address spaces, by the id of the process that had each first.
     pub processes: HashMap<Pid, Process>,
-    /// By process: its actions for the signals of rprof's traps.
-    pub dispositions: HashMap<Pid, Dispositions>,
-    /// By process that has set a limit on its address space.
-    pub allowances: HashMap<Pid, Allowance>,
-    /// By process that has filtered its system calls, or whose ancestor has.
-    pub filters: HashMap<Pid, Filters>,
+    /// What processes have set for themselves, by process.
+    pub groups: HashMap<Pid, Group>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -117,20 +108,12 @@ pub(crate) struct Run {
     pub uncounted: Uncounted,
     /// CPU seconds of the first process and of those that it waited for, once it has ended.
     pub family_cpu_s: Option<f64>,
-    /// The receiver of addresses, if there is an access sink.
-    pub drain: Option<AccessBuffer>,
-    /// The receiver of bursts, if there is a burst sink.
-    pub bursts: Option<Bursts>,
-    /// The schedule of bursts.
-    pub(crate) burst_pace: Pace,
+    /// What is recorded of addresses and bursts, and when.
+    pub recording: Recording,
     /// Finds the callers that allocate memory.
     pub askers: Askers,
     /// The marked regions that threads are in.
     pub marks: Marks,
-    /// The windows in which addresses are recorded.
-    pub windows: Windows,
-    /// Time of the last report of executions to the access sink.
-    pub told: Told,
     /// Code caches of address spaces that no longer exist, still to be added to the tally.
     pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
     /// Seconds from the start of the run to its end.
@@ -145,20 +128,15 @@ pub(crate) struct Run {
     pub waited: Duration,
     /// Threads whose stop could not be handled, and that are still in it.
     pub stuck: HashMap<Pid, Stop>,
-    pub(crate) polling: bool,
-    /// How long polling continues without a request.
-    pub(crate) patience: Patience,
-    /// The thread to look at next.
-    pub(crate) turns: Turns,
-    /// The CPU that rprof polls on: not the one of a thread that waits for it.
-    pub(crate) seat: Seat,
+    /// When rprof polls, and where.
+    pub(crate) polling: Polling,
 }
 
 impl Run {
     /// A run whose first process is `first`; see [`Translator`](crate::instrument::Translator) for the rest.
     pub fn new(
         first: Pid,
-        (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
+        sinks: (Option<AccessBuffer>, Option<Bursts>),
         placing: PlacingSettings,
         before_lent: Option<fn()>,
         visits: bool,
@@ -167,9 +145,7 @@ impl Run {
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
-            dispositions: HashMap::new(),
-            allowances: HashMap::new(),
-            filters: HashMap::new(),
+            groups: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),
@@ -181,11 +157,7 @@ impl Run {
             family_cpu_s: None,
             askers: Askers::default(),
             marks: Marks::default(),
-            windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
-            burst_pace: Pace::new(),
-            bursts,
-            told: Told::default(),
-            drain,
+            recording: Recording::new(sinks, visits),
             finished: VecDeque::new(),
             wall_s: 0.0,
             looks: Looks::new(placing),
@@ -193,10 +165,7 @@ impl Run {
             visits,
             waited: Duration::ZERO,
             stuck: HashMap::new(),
-            polling: false,
-            patience: Patience::default(),
-            turns: Turns::default(),
-            seat,
+            polling: Polling::new(seat),
         }
     }
 
@@ -207,15 +176,15 @@ impl Run {
     }
 
     pub fn set_polling(&mut self, polling: bool) {
-        if self.polling != polling {
-            self.polling = polling;
+        if self.polling.is_on != polling {
+            self.polling.is_on = polling;
             self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
         }
     }
 
     /// Whether rprof polls the mailboxes, for new code caches.
     pub fn is_polling(&self) -> bool {
-        self.polling
+        self.polling.is_on
     }
 }
 

@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::dispositions::{Action, Fate};
+use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, Fate};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::system_calls::succeeded;
@@ -18,7 +18,7 @@ impl Run {
     /// The effect that the program has set for `signal`.
     pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<Fate, RunError> {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        let kept = self.dispositions.get_mut(&group).and_then(|d| d.of(signal)).copied();
+        let kept = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
         if let Some(action) = kept {
             return Ok(match action {
                 a if a.is_default() => Fate::Default,
@@ -34,10 +34,15 @@ impl Run {
         })
     }
 
+    /// The actions of process `group`.
+    fn dispositions(&mut self, group: Pid) -> &mut Dispositions {
+        self.groups.entry(group).or_default().dispositions.get_or_insert_default()
+    }
+
     /// The handler of `signal` was called.
     pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
         let Some(group) = self.threads.get(&tid).map(|t| t.group) else { return };
-        if let Some(action) = self.dispositions.get_mut(&group).and_then(|d| d.of(signal))
+        if let Some(action) = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal))
             && action.lasts_once()
         {
             action.0[0] = libc::SIG_DFL as u64;
@@ -55,7 +60,7 @@ impl Run {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
         if read
             && succeeded(&after)
-            && let Some(kept) = self.dispositions.entry(group).or_default().of(signal)
+            && let Some(kept) = self.dispositions(group).of(signal)
         {
             let word = |i: usize| words[8 * i..8 * i + 8].try_into().map_or(0, u64::from_le_bytes);
             *kept = Action([word(0), word(1), word(2), word(3)]);
@@ -74,7 +79,7 @@ impl Run {
         if blocked {
             stopped.set_signal_mask(mask)?;
         }
-        let action = self.dispositions.entry(group).or_default().of(signal).copied().unwrap_or_default();
+        let action = self.dispositions(group).of(signal).copied().unwrap_or_default();
         if action.is_default() || !(blocked || action.is_ignored()) {
             return Ok((stopped, false));
         }

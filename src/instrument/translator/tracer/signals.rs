@@ -5,10 +5,10 @@
 //! rprof redirects control into the cache.
 
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::crash::note_crash;
 use crate::instrument::translator::kernel::dispositions::Fate;
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault, restore, settle_sum, uncount};
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
-use crate::instrument::translator::sampling::bursts::take_records;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::arrival::{Arrival, Transfer};
@@ -178,7 +178,7 @@ impl Run {
         }
         stopped.set_signal_info(&info)?;
         if dumps {
-            self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
+            note_crash(&mut self.warnings, tid, (signal, &info), &state, Address::new(registers.rip));
             stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
@@ -232,7 +232,7 @@ impl Run {
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
             if site == crate::instrument::translator::code_cache::stubs::DRAIN as usize {
-                take_records(&mut self.drain, &mut self.bursts, &space, thread);
+                self.recording.take_records(&space, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();

@@ -8,9 +8,10 @@ use crate::instrument::translator::code_cache::cache::OwnTrap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
+use crate::instrument::translator::kernel::program_state::State;
+use crate::instrument::translator::kernel::settle::settle;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::program::process::Destination;
-use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_ranges::Treatment;
@@ -58,7 +59,8 @@ impl Run {
                 self.roster.look(tid);
                 self.settle(&stopped);
                 self.drain_buffer(tid);
-                self.drain
+                self.recording
+                    .drain
                     .iter_mut()
                     .for_each(crate::instrument::translator::sampling::access_buffer::AccessBuffer::ending);
                 stopped.resume(Mode::Continue, None)?;
@@ -122,7 +124,7 @@ impl Run {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)?;
-                if self.is_tracing() {
+                if self.recording.is_tracing() {
                     self.keep_pace();
                 }
                 Ok(())
@@ -170,7 +172,7 @@ impl Run {
             thread.stalled = false;
         }
         if version.traces() {
-            self.bursts.iter_mut().for_each(Bursts::note_answer);
+            self.recording.note_answer();
         }
         let mut stopped = stopped;
         let destination = if !waits && response != 0 {
@@ -215,12 +217,37 @@ impl Run {
         }
     }
 
+    /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
+    pub fn settle(&mut self, ending: &Stopped) {
+        let Ok(mut registers) = ending.registers() else { return };
+        if let Ok(process) = self.process(ending.tid())
+            && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
+        {
+            // The thread has executed no instruction of the program there.
+            registers.rip = at.get();
+        }
+        let at = CacheAddress::new(registers.rip);
+        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
+        let Some(thread) = self.threads.get(&ending.tid()) else { return };
+        let Some(process) = self.processes.get(&thread.process) else { return };
+        settle(thread, process, at, &mut registers);
+    }
+
     /// Hands a thread's records to their sink.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+            self.recording.take_records(&process.image.space.borrow(), thread);
         }
+    }
+
+    /// Ends the burst of a thread, because its next instruction does not follow its last one.
+    pub fn end_burst(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid).filter(|t| t.version.traces()) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.recording.take_records(&process.image.space.borrow(), thread);
+        }
+        self.recording.close_burst(thread);
     }
 
     /// Makes a stopped thread continue at the program's address `at`.

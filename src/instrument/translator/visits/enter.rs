@@ -138,7 +138,7 @@ impl Visitor {
         let limit = self.run.open_address_space(pid);
         let (mut space, regions, stopped, deferred) =
             prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
-        space.has_sink = self.run.drain.is_some();
+        space.has_sink = self.run.recording.drain.is_some();
         space.set_polling(self.run.is_polling());
         space.prepare_traces(&regions);
         let gadget = space.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
@@ -198,7 +198,7 @@ impl Visitor {
         let (trap, fault);
         (trap, stopped) = action_of(libc::SIGTRAP, stopped)?;
         (fault, stopped) = action_of(libc::SIGSEGV, stopped)?;
-        self.run.dispositions.insert(pid, Dispositions::of_running(trap, fault));
+        self.run.groups.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
         Ok(stopped)
     }
 
@@ -211,11 +211,11 @@ impl Visitor {
         let ordinal = self.ordinal(pid, tid);
         image.regions.borrow().set(region, layout::PROGRAM_GS, registers.gs_base);
         let version = if self.with_addresses {
-            self.run.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
+            self.run.recording.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
         } else {
             Version::Plain
         };
-        enter(&mut self.run.drain, &image.regions.borrow(), region, ordinal, version);
+        enter(&mut self.run.recording.drain, &image.regions.borrow(), region, ordinal, version);
         registers.gs_base = image.regions.borrow().base(region).get();
         self.run.threads.insert(tid, Thread::new(pid, pid, ordinal, region, image.regions.clone(), version));
         self.run.note_mask(&stopped)?;
