@@ -15,11 +15,15 @@ impl ExecutionDeltas {
         add(&mut self.ended, slot, value);
     }
 
-    /// The increase of each of `slots` counters since the last call; `live` adds the values of threads that run, by counter.
-    pub fn since(&mut self, slots: u32, live: impl FnOnce(&mut dyn FnMut(u32, u64))) -> Vec<u64> {
-        let mut now = self.ended.clone();
-        now.resize(slots as usize, 0);
-        live(&mut |slot, value| add(&mut now, slot, value));
+    /// The counters of threads that have ended, as the first part of the values that [`since`](Self::since) takes.
+    pub fn ended(&self, slots: u32) -> Vec<u64> {
+        let mut ended = self.ended.clone();
+        ended.resize(slots as usize, 0);
+        ended
+    }
+
+    /// The increase of each counter since the last call, if the counters are at `now`.
+    pub fn since(&mut self, now: Vec<u64>) -> Vec<u64> {
         let before = std::mem::replace(&mut self.told, now.clone());
         let mut since = now;
         since.iter_mut().zip(before).for_each(|(value, before)| *value = value.wrapping_sub(before));

@@ -22,13 +22,13 @@ impl CodeCache {
         live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>,
         drain: &mut AccessBuffer,
     ) {
-        let slots = self.slots;
-        let mut since = self.course.since(slots, |add| {
-            for (regions, region) in live {
-                // Our own memfd can always be read.
-                let _ = regions.counters(region, slots, &mut *add);
-            }
-        });
+        let slots = self.counters.slots;
+        let mut now = self.counters.course.ended(slots);
+        for (regions, region) in live {
+            // Our own memfd can always be read.
+            let _ = regions.counters(region, slots, |slot, value| add(&mut now, slot, value));
+        }
+        let mut since = self.counters.course.since(now);
         let of = |since: &[u64], slot: u32| since.get(slot as usize).copied().unwrap_or(0);
         for block in self.blocks.iter() {
             let Some(flow) = block.flow else { continue };
@@ -36,7 +36,7 @@ impl CodeCache {
             let left = flow.left.map_or(0, |slot| of(&since, slot));
             add(&mut since, block.slot, entered.wrapping_sub(left));
         }
-        for probe in &self.probe_sites {
+        for probe in &self.counters.probe_sites {
             let executions = (of(&since, probe.slot) as i64).wrapping_div(probe.scale);
             let sum = probe.sum.map_or(0, |slot| of(&since, slot));
             // In the middle of a loop, a counter may be off by an amount that the loop's exit corrects.

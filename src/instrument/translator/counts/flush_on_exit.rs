@@ -6,15 +6,18 @@
 
 use crate::instrument::translator::code_cache::block::{BlockId, Moved};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::counters::Counters;
 use crate::instrument::translator::code_cache::unsettled::Due;
 use crate::tracee::address::CacheAddress;
 
-impl CodeCache {
+impl Counters {
     /// The counters and their pending changes if a thread ends at `at`.
     pub(crate) fn due_at(&self, at: CacheAddress) -> Vec<(u32, Due)> {
         self.unsettled.iter().filter(|u| u.from <= at && at < u.until).map(|u| (u.slot, u.due)).collect()
     }
+}
 
+impl CodeCache {
     /// State between two points of a block: (block, bytes of it that were executed, moved registers). `None` behind the end of a
     /// loop or a call that has been counted: it was executed.
     pub(crate) fn state_before(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {

@@ -84,10 +84,10 @@ impl Snapshot {
             self.values.clear();
             self.serial = space.serial;
         }
-        self.values.resize(space.slots as usize, 0);
+        self.values.resize(space.counters.slots as usize, 0);
         regions.changed(region, &mut self.values, |slot, more| {
             if path != 0 {
-                space.add_marked(slot, path, more);
+                space.counters.add_marked(slot, path, more);
             }
         });
     }
@@ -182,7 +182,7 @@ impl CodeCache {
         let begun = blocks.map(|id| {
             let block = self.block(id);
             let counter = regions.get(thread.region, layout::counter(block.slot)) as i64;
-            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.parts_of(id, thread.ordinal))
+            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.counters.parts_of(id, thread.ordinal))
         });
         begun.fold(0, u64::wrapping_add)
     }

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::block::{BlockId, Moved};
-use crate::instrument::translator::code_cache::cache::{CodeCache, Sum};
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::counters::Sum;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::Shape;
 use crate::instrument::translator::code_cache::records::{REPEATED, REPEATED_COUNT};
@@ -106,7 +107,7 @@ pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
         thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
     }
     if offset > 0 {
-        space.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
+        space.counters.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
     }
 }
 
@@ -139,7 +140,7 @@ fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u6
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
         let number = regions.get(region, at as u32 + 8) & NUMBER;
         let is_repeated =
-            space.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
+            space.counters.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
         let count = at as u32 + REPEATED_COUNT;
         if !is_repeated || regions.get(region, count) != from {
             return;

@@ -12,7 +12,7 @@ use crate::tracee::thread::Registers;
 pub(crate) fn settle(thread: &Thread, process: &Process, at: CacheAddress, registers: &mut Registers) {
     let (due, state) = {
         let space = process.image.space.borrow();
-        (space.due_at(at), space.state_before(at))
+        (space.counters.due_at(at), space.state_before(at))
     };
     let is_due = !due.is_empty();
     for (slot, due) in due {

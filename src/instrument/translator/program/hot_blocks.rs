@@ -24,7 +24,7 @@ pub fn look_for_hot_blocks(looks: &mut Looks, processes: &mut HashMap<Pid, Proce
     for (&id, process) in processes {
         let (is_time, slots) = {
             let space = process.image.space.borrow();
-            (process.image.placing.borrow_mut().is_time(now, space.blocks.len()), space.slots)
+            (process.image.placing.borrow_mut().is_time(now, space.blocks.len()), space.counters.slots)
         };
         if !is_time {
             continue;

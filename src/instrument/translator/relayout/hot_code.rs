@@ -314,15 +314,15 @@ impl CodeCache {
     /// precedes them.
     fn begins_chain(&self, at: Address) -> bool {
         let place = Version::Plain.place(at);
-        let looked_up = self.entries.contains_key(&place) || self.callee_entries.contains_key(&place);
-        looked_up || self.callees.contains(&place)
+        let looked_up = self.lookups.entries.contains_key(&place) || self.lookups.callee_entries.contains_key(&place);
+        looked_up || self.lookups.callees.contains(&place)
     }
 
     /// The blocks that may follow `block` in a chain, and whether `block` is its own successor. Blocks that begin a chain are
     /// excluded, except for the usual target of its indirect jump.
     fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
         if block.end == End::JumpIndirect {
-            let is_called = |at: &Address| self.callees.contains(&Version::Plain.place(*at));
+            let is_called = |at: &Address| self.lookups.callees.contains(&Version::Plain.place(*at));
             return ([self.usual.target(block.start).filter(|to| !is_called(to)), None], false);
         }
         let all = successors(block.end, block.next());

@@ -33,7 +33,7 @@ impl Gathering {
         let code = |(i, arena): (usize, &Arena)| pages(arena.hot_bytes()).map(move |at| Stretch::Code(i, at));
         let mut plan: VecDeque<Stretch> = space.arenas.iter().enumerate().flat_map(code).collect();
         plan.extend(pages(space.tables.size()).map(Stretch::Tables));
-        let counters = u64::from(layout::counter(space.slots));
+        let counters = u64::from(layout::counter(space.counters.slots));
         plan.extend(regions.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
         Gathering(plan)
     }

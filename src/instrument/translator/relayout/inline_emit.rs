@@ -73,7 +73,7 @@ impl ChainWriter<'_, '_> {
         let first = self.space.block(first);
         let counted = from.entry + u64::from(from.counted_at);
         let (from, until, slot) = (landing.call.max(counted), first.entry, first.slot);
-        self.space.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
+        self.space.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
     }
 
     /// Writes the remaining chains of the superblock's inlined bodies, and their ways out.
@@ -113,7 +113,7 @@ impl ChainWriter<'_, '_> {
 
     /// Registers `landing` for returns from the call of `caller`.
     fn land_behind(&mut self, unit: &Superblock, caller: BlockId, landing: Landing) {
-        self.space.callers.insert(unit.version.place(self.space.block(caller).next()), caller);
+        self.space.lookups.callers.insert(unit.version.place(self.space.block(caller).next()), caller);
         self.space.blocks[caller as usize].landing = Some(landing);
     }
 

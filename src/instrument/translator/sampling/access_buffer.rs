@@ -193,7 +193,7 @@ impl AccessBuffer {
     fn decode(&mut self, space: &CodeCache, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
-        records::read(&bytes[part], &space.probe_sites, about_to, self);
+        records::read(&bytes[part], &space.counters.probe_sites, about_to, self);
         self.bytes = bytes;
     }
 

@@ -199,7 +199,7 @@ impl Bursts {
                 let (offset, kind) = (0, AccessKind::Load);
                 let (sink, numbers, entries) = (&mut *self.sink, &mut self.numbers, &mut self.entries);
                 let mut reader = Entries { space, sink, numbers, entries, offset, kind };
-                records::read(&self.bytes, &space.probe_sites, about_to, &mut reader);
+                records::read(&self.bytes, &space.counters.probe_sites, about_to, &mut reader);
                 self.sink.record(thread.ordinal, &self.entries);
                 self.moved = true;
             }

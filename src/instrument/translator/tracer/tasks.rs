@@ -166,10 +166,10 @@ impl Run {
                 .for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
             group
         };
-        if group != parent_group {
-            if let Some(inherited) = self.groups.get(&parent_group).cloned() {
-                self.groups.insert(group, inherited);
-            }
+        if group != parent_group
+            && let Some(inherited) = self.groups.get(&parent_group).cloned()
+        {
+            self.groups.insert(group, inherited);
         }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {

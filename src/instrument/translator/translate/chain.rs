@@ -72,7 +72,7 @@ impl CodeCache {
         let mut result = Ok(());
         while let Some(address) = at {
             // A block that is called has an entry of its own before it.
-            let runs_in = unit.blocks.is_empty() || !self.callees.contains(&version.place(address));
+            let runs_in = unit.blocks.is_empty() || !self.lookups.callees.contains(&version.place(address));
             let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok() && runs_in;
             let block = if more { source.block(address) } else { None };
             let Some(block) = block else {
@@ -136,7 +136,7 @@ impl CodeCache {
                 exits.others.push_back(to);
             }
             End::Call(to) => {
-                self.callees.insert(unit.version.place(to));
+                self.lookups.callees.insert(unit.version.place(to));
                 exits.calls.push_back(to);
             }
             _ => {}
@@ -209,7 +209,7 @@ impl CodeCache {
             self.far.insert(id);
         }
         if written.landing.is_some() {
-            self.callers.insert(unit.version.place(block.next()), id);
+            self.lookups.callers.insert(unit.version.place(block.next()), id);
         }
         if let Some(copy) = &mut unit.copy {
             copy.enter(block.start, side.unwrap_or(written.entry));

@@ -38,7 +38,7 @@ impl Writer<'_> {
     }
 
     fn note_unsettled(&mut self, slot: u32, from: CacheAddress, until: CacheAddress) {
-        self.space.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(1) });
+        self.space.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(1) });
     }
 }
 
@@ -60,7 +60,7 @@ impl CodeCache {
         let counted = slot.map(|(slot, dead)| (slot, count(cold, slot, dead, parked)));
         cold.jump(entry);
         if let Some((slot, from)) = counted {
-            self.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });
+            self.counters.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });
         }
         side
     }

@@ -11,7 +11,7 @@
 
 use iced_x86::{Instruction, Register};
 
-use crate::instrument::translator::code_cache::cache::{DynamicSlot, Sum};
+use crate::instrument::translator::code_cache::counters::{DynamicSlot, Sum};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::{ProbeSite, Shape};
 use crate::instrument::translator::code_cache::records::{ENTRY, REPEATED_COUNT, size};
@@ -103,7 +103,7 @@ impl Writer<'_> {
         let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
         let noted = DynamicSlot { slot, block: self.block_id(), offset, sum, added_at: 0 };
         if let Dynamic::Repeat = dynamic {
-            self.space.dynamic.push(noted);
+            self.space.counters.dynamic.push(noted);
             return Some(slot);
         }
         let dead = self.dead_flags.get(i).copied().unwrap_or(Dead::None);
@@ -115,7 +115,7 @@ impl Writer<'_> {
             self.add_population(slot, lanes, dead);
         }
         self.unit.hot.load(RCX, layout::SAVE_LENT);
-        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
+        self.space.counters.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
         self.again(i);
         Some(slot)
     }
@@ -222,10 +222,20 @@ impl Writer<'_> {
         let shape = shape(instruction, facts, operand);
         let offset = self.block.steps[i].offset;
         let at = CodeRef { offset: self.at.offset + u64::from(offset), ..self.at };
-        let site = self.space.probe_sites.len() as u32;
+        let site = self.space.counters.probe_sites.len() as u32;
         let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
         let (version, scale) = (self.unit.version, self.induction.map_or(1, |n| n.step));
-        self.space.probe_sites.push(ProbeSite { at, offset, version, slot: self.slot, scale, sum, kind, bytes, shape });
+        self.space.counters.probe_sites.push(ProbeSite {
+            at,
+            offset,
+            version,
+            slot: self.slot,
+            scale,
+            sum,
+            kind,
+            bytes,
+            shape,
+        });
         if !version.collects() {
             return;
         }

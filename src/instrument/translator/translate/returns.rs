@@ -211,7 +211,7 @@ impl Writer<'_> {
 
     /// Address at which another block that ends in the same call executes it: the processor can predict only one landing.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
-        let id = *self.space.callers.get(&self.unit.version.place(next))?;
+        let id = *self.space.lookups.callers.get(&self.unit.version.place(next))?;
         let block = self.space.block(id);
         // A hot block must not continue in an older copy.
         let landing = block.landing.filter(|l| l.from == from && !l.own && block.placed >= self.unit.places)?;
@@ -259,7 +259,7 @@ impl Writer<'_> {
 impl CodeCache {
     /// Fills the lookup tables of `version` once, with misses only.
     pub(crate) fn prepare_lookups(&mut self, version: Version) {
-        if std::mem::replace(&mut self.prepared[version as usize], true) {
+        if std::mem::replace(&mut self.lookups.prepared[version as usize], true) {
             return;
         }
         let Some(stubs) = self.arenas.first().map(|a| a.stubs) else { return };
@@ -283,11 +283,11 @@ impl CodeCache {
             return (None, None);
         }
         let place = unit.version.place(start);
-        let called = self.callees.contains(&place);
+        let called = self.lookups.callees.contains(&place);
         let looked_up = match unit.places {
             0 => None,
-            _ if self.callee_entries.contains_key(&place) => Some(Arrival::Call),
-            _ if !called && self.entries.contains_key(&place) => Some(Arrival::Jump),
+            _ if self.lookups.callee_entries.contains_key(&place) => Some(Arrival::Call),
+            _ if !called && self.lookups.entries.contains_key(&place) => Some(Arrival::Jump),
             _ => None,
         };
         let head = looked_up.map(|arrival| {
@@ -343,9 +343,9 @@ impl CodeCache {
 
     fn entries_for(&mut self, arrival: Arrival) -> &mut AddressMap<Place, SiteId> {
         match arrival {
-            Arrival::Jump => &mut self.entries,
-            Arrival::Call => &mut self.callee_entries,
-            Arrival::Return => &mut self.return_entries,
+            Arrival::Jump => &mut self.lookups.entries,
+            Arrival::Call => &mut self.lookups.callee_entries,
+            Arrival::Return => &mut self.lookups.return_entries,
         }
     }
 

@@ -64,7 +64,7 @@ impl Writer<'_> {
         // Without room the call is counted, but not by number.
         let Some(first) = self.space.new_slots(layout::CALL_NUMBERS) else { return };
         let block = self.block_id();
-        self.space.numbered_calls.push((block, first));
+        self.space.counters.numbered_calls.push((block, first));
         self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
         self.point(program, Moved::RcxIsNext);
         let low = self.unit.hot.jump_if_rcx_zero();
