@@ -8,6 +8,7 @@
 //! ```
 
 pub mod merge;
+pub mod modules;
 pub mod roster;
 pub mod single_step;
 mod start;

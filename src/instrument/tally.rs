@@ -1,26 +1,13 @@
 //! Adds up the engines' counts, by module and offset, and makes evidence of them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
-use nix::unistd::Pid;
-
-use crate::profile::code::{CodeRef, ModuleKind};
+use crate::profile::code::CodeRef;
 use crate::profile::evidence::blocks::{BlockCount, CallCount, DynamicCount};
-use crate::profile::evidence::counted::CountedEvidence;
-use crate::tracee::maps::Mapping;
-use crate::tracee::markers::{Marker, find};
-use crate::tracee::modules::{Located, ModuleTable};
-use crate::tracee::mpi::find::{MpiSymbols, mpi_symbols};
 
 /// Counts by place, there by code: code written at run time can put several blocks in one place.
 #[derive(Debug, Default)]
 pub struct Tally {
-    modules: ModuleTable,
-    /// Marker functions by module.
-    markers: HashMap<u32, Vec<(u64, Marker)>>,
-    /// What modules have of MPI.
-    mpi: HashMap<u32, MpiSymbols>,
     blocks: Blocks,
     /// Executions in marked regions, by path instead of by thread.
     marked: Blocks,
@@ -47,37 +34,6 @@ impl Tally {
         Self::default()
     }
 
-    /// The module of `mapping` in process `pid`.
-    pub fn locate(&mut self, pid: Pid, mapping: &Mapping) -> Located {
-        self.modules.locate(pid, mapping)
-    }
-
-    /// The path of a module that is a file.
-    pub fn file(&self, module: u32) -> Option<&str> {
-        let info = self.modules.modules().get(module as usize)?;
-        (info.kind == ModuleKind::File).then_some(info.path.as_str())
-    }
-
-    /// The marker functions in a module that process `pid` has mapped: (offset, which).
-    pub fn markers(&mut self, pid: Pid, module: u32) -> &[(u64, Marker)] {
-        if !self.markers.contains_key(&module) {
-            let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
-            let found = path.and_then(|path| find::markers(Path::new(&path)).ok()).unwrap_or_default();
-            self.markers.insert(module, found);
-        }
-        &self.markers[&module]
-    }
-
-    /// What a module that process `pid` has mapped has of MPI.
-    pub fn mpi(&mut self, pid: Pid, module: u32) -> &MpiSymbols {
-        if !self.mpi.contains_key(&module) {
-            let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
-            let found = path.and_then(|path| mpi_symbols(Path::new(&path)).ok()).unwrap_or_default();
-            self.mpi.insert(module, found);
-        }
-        &self.mpi[&module]
-    }
-
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.
     pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
         add(&mut self.blocks, at, code, thread, (executions, dynamic));
@@ -98,11 +54,9 @@ impl Tally {
         in_order(self.blocks)
     }
 
-    /// Ends the run: blocks in order of their place. Returns those of marked regions.
-    pub fn finish(self, evidence: &mut CountedEvidence) -> Vec<BlockCount> {
-        evidence.modules = self.modules.into_modules();
-        evidence.blocks = in_order(self.blocks);
-        in_order(self.marked)
+    /// Ends the run: all blocks, and those of marked regions, both in order of their place.
+    pub fn finish(self) -> (Vec<BlockCount>, Vec<BlockCount>) {
+        (in_order(self.blocks), in_order(self.marked))
     }
 }
 

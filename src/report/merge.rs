@@ -347,6 +347,8 @@ mod tests {
             functions: vec![function],
             regions: vec![],
             devices: None,
+            mpi: None,
+            mpi_calls: None,
         }
     }
 

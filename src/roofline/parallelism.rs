@@ -55,6 +55,8 @@ mod tests {
             functions: vec![of(1, 1.0, 0.5), of(2, 1.5, 0.0)],
             regions: vec![],
             devices: None,
+            mpi: None,
+            mpi_calls: None,
         };
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
         let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");

@@ -12,10 +12,8 @@ use nix::unistd::Pid;
 use super::merge::merge_adjacent;
 use super::roster::Roster;
 use super::start::start_traced;
-use super::tally::Tally;
 use super::turns::Turns;
 use super::{CountError, Counted, CountingEngine};
-use crate::profile::code::CodeRef;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
@@ -23,7 +21,7 @@ use crate::tracee::launch::Gated;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::thread::{Mode, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_any, wait_for};
-use records::Space;
+use records::{Books, Space};
 use thread::{Flow, Thread};
 
 /// How long descendants are still counted after the program's end before they are released.
@@ -45,9 +43,8 @@ struct Run {
     threads: HashMap<Pid, Thread>,
     /// By process.
     spaces: HashMap<Pid, Space>,
-    tally: Tally,
+    books: Books,
     roster: Roster,
-    sites: Vec<CodeRef>,
     sink: Option<Box<dyn AccessSink>>,
     turns: Turns,
 }
@@ -63,9 +60,8 @@ impl CountingEngine for SingleStep {
         let mut run = Run {
             threads: HashMap::new(),
             spaces: HashMap::new(),
-            tally: Tally::new(),
+            books: Books::default(),
             roster: Roster::new(),
-            sites: Vec::new(),
             sink,
             turns: Turns::default(),
         };
@@ -123,7 +119,7 @@ impl Run {
         if !self.threads.values().any(|t| t.process == thread.process)
             && let Some(space) = self.spaces.remove(&thread.process)
         {
-            space.harvest(&mut self.tally);
+            space.harvest(&mut self.books.tally);
         }
     }
 
@@ -158,7 +154,7 @@ impl Run {
         // A signal without a handler does not keep the step from executing an instruction. The kernel reports the entry to a
         // handler as such, and then rprof counts nothing.
         if !thread.in_call() {
-            thread.prepare(&stopped, space, &mut self.tally, &mut self.sites, &mut self.sink)?;
+            thread.prepare(&stopped, space, &mut self.books, &mut self.sink)?;
         }
         stopped.resume_raw(Mode::Step, signal)?;
         Ok(())
@@ -186,7 +182,7 @@ impl Run {
             self.threads.insert(tid, thread);
         }
         if let Some(space) = self.spaces.insert(tid, Space::new(tid)) {
-            space.harvest(&mut self.tally);
+            space.harvest(&mut self.books.tally);
         }
         stopped.resume(Mode::Step, None)?;
         Ok(())
@@ -209,12 +205,12 @@ impl Run {
         let mut evidence =
             CountedEvidence { source: "single-step".into(), wall_s: self.roster.now_s(), ..CountedEvidence::default() };
         for (_, space) in self.spaces.drain() {
-            space.harvest(&mut self.tally);
+            space.harvest(&mut self.books.tally);
         }
-        self.tally.finish(&mut evidence);
-        evidence.blocks = merge_adjacent(std::mem::take(&mut evidence.blocks));
+        evidence.modules = self.books.modules.finish();
+        evidence.blocks = merge_adjacent(self.books.tally.finish().0);
         (evidence.threads, evidence.cpu_s) = self.roster.finish();
-        let memory = self.sink.map(|sink| sink.finish(&self.sites));
+        let memory = self.sink.map(|sink| sink.finish(&self.books.sites));
         Counted { status, evidence, memory, bursts: None }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use nix::unistd::Pid;
 
+use crate::instrument::modules::Modules;
 use crate::instrument::tally::{HIGHEST_CALL, Tally};
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::isa::facts::Dynamic;
@@ -15,6 +16,17 @@ use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
+
+/// What a run has counted so far, and where.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// The counts.
+    pub tally: Tally,
+    /// The modules that they are in.
+    pub modules: Modules,
+    /// The places of instructions, by the numbers that the access sink knows.
+    pub sites: Vec<CodeRef>,
+}
 
 /// One instruction of the program.
 #[derive(Debug)]
@@ -83,7 +95,7 @@ impl Space {
     }
 
     /// The record of the instruction at `at`; `None` if it cannot be read (vsyscall) or decoded.
-    pub fn record(&mut self, at: Address, tally: &mut Tally, sites: &mut Vec<CodeRef>) -> Option<&mut Record> {
+    pub fn record(&mut self, at: Address, books: &mut Books) -> Option<&mut Record> {
         let mut bytes = [0; MAX_LENGTH];
         let size = self.memory.as_ref()?.read_some(at, &mut bytes).ok()?;
         let bytes = &bytes[..size];
@@ -92,22 +104,22 @@ impl Space {
         let fresh = !self.records.get(&at).is_some_and(current);
         if fresh {
             if let Some(old) = self.records.remove(&at) {
-                old.harvest(tally);
+                old.harvest(&mut books.tally);
             }
             let instruction = Decoder::with_ip(64, bytes, at.get(), DecoderOptions::NONE).decode();
             if instruction.is_invalid() {
                 return None;
             }
             let facts = classify(&instruction);
-            let at_module = self.locate(at, tally)?;
-            sites.push(at_module);
+            let at_module = self.locate(at, &mut books.modules)?;
+            books.sites.push(at_module);
             let record = Record {
                 code: bytes[..instruction.len()].to_vec(),
                 at: at_module,
                 generation,
                 operands: operands(&instruction, &facts),
                 dynamic: facts.dynamic,
-                site: sites.len() as u32 - 1,
+                site: books.sites.len() as u32 - 1,
                 counts: Vec::new(),
                 calls: BTreeMap::new(),
                 instruction,
@@ -128,12 +140,12 @@ impl Space {
         self.generation += 1;
     }
 
-    fn locate(&mut self, at: Address, tally: &mut Tally) -> Option<CodeRef> {
+    fn locate(&mut self, at: Address, modules: &mut Modules) -> Option<CodeRef> {
         if !self.maps.iter().any(|m| m.contains(at)) {
             self.maps = read_maps(self.pid).ok()?;
         }
         let mapping = self.maps.iter().find(|m| m.contains(at))?;
-        Some(tally.locate(self.pid, mapping).code_ref(at))
+        Some(modules.locate(self.pid, mapping).code_ref(at))
     }
 
     /// Hands the counts over to the tally.

@@ -3,12 +3,10 @@
 use iced_x86::Code;
 use nix::unistd::Pid;
 
-use super::records::Space;
+use super::records::{Books, Space};
 use crate::instrument::strings::{self, Run};
-use crate::instrument::tally::Tally;
 use crate::instrument::x86_64::observe::{DIRECTION, State};
 use crate::isa::facts::Dynamic;
-use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{Access, AccessSink};
 use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped, TraceError};
@@ -135,8 +133,7 @@ impl Thread {
         &mut self,
         stopped: &Stopped,
         space: &mut Space,
-        tally: &mut Tally,
-        sites: &mut Vec<CodeRef>,
+        books: &mut Books,
         sink: &mut Option<Box<dyn AccessSink>>,
     ) -> Result<(), TraceError> {
         if let Some(sink) = sink
@@ -150,13 +147,13 @@ impl Thread {
             return Ok(());
         }
         self.pending = None;
-        let Some(record) = space.record(at, tally, sites) else { return Ok(()) };
+        let Some(record) = space.record(at, books) else { return Ok(()) };
         if record.instruction.code() == Code::Xbegin_rel32 || record.instruction.code() == Code::Xbegin_rel16 {
             // As under the translator: aborted at once. A step would continue behind the first instruction of the abort path.
             record.count(self.ordinal, 0);
             let way_out = record.instruction.near_branch_target();
             stopped.set_registers(&Registers { rax: 0, rip: way_out, ..registers })?;
-            return self.prepare(stopped, space, tally, sites, sink);
+            return self.prepare(stopped, space, books, sink);
         }
         let mut state = State::new(stopped, &registers);
         let active = state.active_lanes(record.dynamic)?;

@@ -1,13 +1,15 @@
 //! The translator: executes the program from a code cache in its own address space and counts its blocks in line.
 //!
 //! ```text
-//!  tracer/event_loop ─▶ stops ─▶ tasks            begin, exec, end          translate/superblock ─▶ text_reader (decode) ─▶ block_emitter
-//!    │                    ├▶ kernel/signals       state at a cache address        ▲        │
-//!    │                    └▶ kernel/syscall_handle  text that comes and goes      │        └▶ code_cache/cache: blocks, exits, links, lookups
-//!    ├▶ mailboxes ────────▶ process ──────────────────────────────────────────────┘ ▲             └▶ counts/read_counters ─▶ tally
-//!    ├▶ sampling/windows, tracing ─▶ versions: threads note addresses (access_buffer), or all that they do for a short while (bursts)
-//!    ├▶ handoff ─▶ workers: the same for a second code cache                        │
-//!    └▶ once it is known what is hot: relayout/hot_code ─▶ pettis_hansen (order), inline_*, target_prediction, lookup_order, huge
+//!  visits ─▶ tracer ─▶ kernel    images, signals, the program's state at a cache address
+//!               │  ├──▶ counts    from counters to the tally
+//!               │  ├──▶ sampling  windows and bursts: records ─▶ sinks
+//!               │  └──▶ program   processes and threads: a request ─▶ where control continues
+//!               │           ├───▶ relayout    hot blocks again: order, inlined leaves, usual targets, huge pages
+//!               │           └───▶ translate   text ─▶ decoded block ─▶ emitted block, probes, links
+//!               │                     └─────▶ code_cache   blocks, exits, lookups, counters, shared memory
+//!               └─ event_loop ─▶ stops ─▶ tasks (begin, exec, end), signals, system_calls
+//!                      └▶ mailboxes; handoff ─▶ workers: the same for a second code cache
 //! ```
 //!
 //! The program's text is readable but not executable: a thread that leaves the cache faults, and comes back. Return addresses on
@@ -18,6 +20,7 @@ mod code_cache;
 mod counts;
 mod kernel;
 mod mpi;
+mod program;
 mod relayout;
 mod sampling;
 mod tracer;
@@ -34,7 +37,7 @@ pub use kernel::crash;
 pub use relayout::hot_code::PlacingSettings;
 use sampling::access_buffer::AccessBuffer;
 use sampling::bursts::Bursts;
-use tracer::event_loop::Run;
+use tracer::run::Run;
 
 /// The translator.
 #[derive(Debug, Default)]
@@ -59,7 +62,7 @@ impl CountingEngine for Translator {
         sink: Option<Box<dyn AccessSink>>,
         bursts: Option<Box<dyn BurstSink>>,
     ) -> Result<Counted, CountError> {
-        tracer::heap::prepare();
+        program::heap::prepare();
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_lent, false);
@@ -74,7 +77,9 @@ impl CountingEngine for Translator {
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        let in_regions = std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
+        let (blocks, in_regions) = std::mem::take(&mut run.tally).finish();
+        evidence.blocks = blocks;
         evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
         evidence.mpi = std::mem::take(&mut run.mpi).finish();
         evidence.warnings.extend(run.roster.doubt());
@@ -83,8 +88,8 @@ impl CountingEngine for Translator {
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
         evidence.missing = run.uncounted.missing();
-        let memory = run.drain.map(AccessBuffer::finish);
-        let bursts = run.bursts.map(Bursts::finish);
+        let memory = run.recording.drain.map(AccessBuffer::finish);
+        let bursts = run.recording.bursts.map(Bursts::finish);
         Ok(Counted { status, evidence, memory, bursts })
     }
 }

@@ -48,3 +48,20 @@ pub fn address(
 ) -> Option<u64> {
     memory.virtual_address(element, |register, index, _| value(register, index))
 }
+
+/// Whether the amount of work of `instruction` is known only at run time.
+pub fn is_dynamic(instruction: &Instruction) -> bool {
+    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    instruction.has_op_mask()
+        || instruction.is_vsib()
+        || (repeated && instruction.is_string_instruction())
+        || matches!(
+            instruction.mnemonic(),
+            iced_x86::Mnemonic::Vmaskmovps
+                | iced_x86::Mnemonic::Vmaskmovpd
+                | iced_x86::Mnemonic::Vpmaskmovd
+                | iced_x86::Mnemonic::Vpmaskmovq
+                | iced_x86::Mnemonic::Maskmovdqu
+                | iced_x86::Mnemonic::Vmaskmovdqu
+        )
+}

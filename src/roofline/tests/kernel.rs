@@ -225,5 +225,7 @@ pub fn profile(functions: Vec<Function>, machine: Machine) -> Profile {
         functions,
         regions: vec![],
         devices: None,
+        mpi: None,
+        mpi_calls: None,
     }
 }

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::instrument::translator::code_cache::version::{Place, Version};
-use crate::instrument::translator::translate::edge_counters::Flow;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::Induction;
 use crate::profile::code::CodeRef;
@@ -62,6 +61,15 @@ pub struct Block {
     pub copied: bool,
     /// Not invalidated.
     pub alive: bool,
+}
+
+/// How a block without a counter in line is counted. Its own counter counts entries from elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Flow {
+    /// The block before it.
+    pub from: BlockId,
+    /// The counter of that block's exits to elsewhere, if it has one.
+    pub left: Option<u32>,
 }
 
 /// A place in the cache where the program's state is known.

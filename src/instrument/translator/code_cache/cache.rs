@@ -1,7 +1,6 @@
 //! A code cache: everything translated for one address space, shared by processes that were forked from one another.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use iced_x86::{Decoder, DecoderOptions};
@@ -9,49 +8,21 @@ use iced_x86::{Decoder, DecoderOptions};
 use crate::instrument::translator::code_cache::arena::{Arena, INT3, Part, REACH};
 use crate::instrument::translator::code_cache::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use crate::instrument::translator::code_cache::chunks::Chunks;
-use crate::instrument::translator::code_cache::hash::{AddressHasher, AddressMap};
+use crate::instrument::translator::code_cache::counters::{Counters, Sum};
+use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::lookups::Lookups;
+use crate::instrument::translator::code_cache::mpi_places::Places;
 use crate::instrument::translator::code_cache::shared::Shared;
+use crate::instrument::translator::code_cache::syscall_table::write_tables;
+use crate::instrument::translator::code_cache::trampoline::Trampoline;
+use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::code_cache::version::{Place, Version};
-use crate::instrument::translator::counts::execution_deltas::ExecutionDeltas;
-use crate::instrument::translator::counts::flush_on_exit::Unsettled;
-use crate::instrument::translator::counts::read_counters::Totals;
-use crate::instrument::translator::mpi::places::Places;
-use crate::instrument::translator::relayout::hot_code::{Placing, PlacingSettings};
-use crate::instrument::translator::relayout::huge::Stretch;
-use crate::instrument::translator::relayout::lookup_order::Leaders;
-use crate::instrument::translator::relayout::target_prediction::Usual;
-use crate::instrument::translator::translate::probes::ProbeSite;
-use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::markers::Marker;
 use crate::tracee::memory::Memory;
-
-/// A run-time sum that a counter holds.
-#[derive(Debug, Clone, Copy)]
-pub struct DynamicSlot {
-    /// Its counter.
-    pub slot: u32,
-    /// The instruction's block.
-    pub block: BlockId,
-    /// Byte offset of the instruction in the block.
-    pub offset: u32,
-    /// The quantity that it sums.
-    pub sum: Sum,
-    /// Bytes from the block's entry behind which active lanes have been added.
-    pub added_at: u32,
-}
-
-/// The quantity of a run-time sum.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sum {
-    /// Iterations of a `rep` instruction.
-    Iterations,
-    /// Active lanes.
-    Lanes,
-}
 
 /// The purpose of one of rprof's own `int3` instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +33,15 @@ pub enum OwnTrap {
     Call,
     /// Invalidated text.
     Dropped,
+}
+
+/// How relaid-out code is written, which depends on how many hot blocks there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// Landings avoid taken branches.
+    pub spares_branches: bool,
+    /// Code is kept short.
+    pub is_short: bool,
 }
 
 /// The page of text that an address lies in.
@@ -87,59 +67,33 @@ pub struct CodeCache {
     pub(crate) sites: Chunks<Site>,
     /// Exits that wait for a block at an address.
     pub(crate) waiting: AddressMap<Place, Vec<SiteId>>,
-    /// The exits of addresses' entries for lookups of indirect jumps.
-    pub(crate) entries: AddressMap<Place, SiteId>,
     pub(crate) call_sites: Vec<CallSite>,
-    pub(crate) slots: u32,
-    pub(crate) dynamic: Vec<DynamicSlot>,
-    /// System calls whose numbers are counted: the block, and the first of [`layout::CALL_NUMBERS`] counters.
-    pub(crate) numbered_calls: Vec<(BlockId, u32)>,
-    /// The exits of addresses' entries for lookups of returns, except those of landings.
-    pub(crate) return_entries: AddressMap<Place, SiteId>,
-    /// Blocks that end in a call, by return address.
-    pub(crate) callers: AddressMap<Place, BlockId>,
-    /// The exits of addresses' entries for lookups of indirect calls.
-    pub(crate) callee_entries: AddressMap<Place, SiteId>,
-    /// Targets of direct calls.
-    pub(crate) callees: HashSet<Place, BuildHasherDefault<AddressHasher>>,
-    /// Versions whose lookup tables are filled.
-    pub(crate) prepared: [bool; Version::ALL.len()],
     /// There is an access sink: rprof reports the executions of its instructions.
     pub(crate) has_sink: bool,
-    /// The instructions that buffer entries refer to; also those of versions that record nothing.
-    pub(crate) probe_sites: Vec<ProbeSite>,
-    /// Counted so far.
-    pub(crate) totals: Totals,
     /// Blocks that end in an instruction that rprof cannot follow.
     pub(crate) far: HashSet<BlockId>,
     /// Blocks that are trampolines, with what they were translated from.
     pub(crate) trampolines: HashMap<BlockId, Trampoline>,
     /// No more arenas can be mapped near their text.
     no_room_near: bool,
-    /// The relayout of hot blocks.
-    pub(crate) placing: Placing,
-    /// Stretches of memory to move to huge pages.
-    pub(crate) gathering: VecDeque<Stretch>,
+    /// What lookups find, and what is called.
+    pub(crate) lookups: Lookups,
+    /// Its counters, and what they counted.
+    pub(crate) counters: Counters,
+    /// How relaid-out code is written.
+    pub(crate) style: Style,
     /// Usual targets of indirect jumps and calls.
     pub(crate) usual: Usual,
-    /// The comparisons that lookups reach first.
-    pub(crate) leaders: Leaders,
-    /// Cache ranges in which a thread that ends leaves a counter wrong.
-    pub(crate) unsettled: Vec<Unsettled>,
-    /// The counter values last reported to the access sink.
-    pub(crate) course: ExecutionDeltas,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
     /// Functions of MPI, and where calls of them return.
     pub(crate) mpi: Places,
-    /// Executions in marked regions: counters by path instead of by thread.
-    pub(crate) marked: Totals,
 }
 
 impl CodeCache {
     /// An empty one with these tables and arenas.
     pub fn new(tables: Shared, arenas: Vec<Arena>) -> Self {
-        crate::instrument::translator::kernel::syscall_table::write_tables(&tables);
+        write_tables(&tables);
         let by_entry = arenas.iter().map(|_| Vec::new()).collect();
         // Site 0 means "a lookup"; its entry is never linked.
         let none = Site {
@@ -165,31 +119,17 @@ impl CodeCache {
             by_entry,
             sites,
             waiting: AddressMap::default(),
-            entries: AddressMap::default(),
             call_sites: Vec::new(),
-            slots: 0,
-            dynamic: Vec::new(),
-            numbered_calls: Vec::new(),
-            return_entries: AddressMap::default(),
-            callee_entries: AddressMap::default(),
-            callees: HashSet::default(),
-            callers: AddressMap::default(),
-            prepared: [false; Version::ALL.len()],
             has_sink: false,
-            probe_sites: Vec::new(),
-            totals: Totals::default(),
             far: HashSet::new(),
             trampolines: HashMap::new(),
             no_room_near: false,
-            placing: Placing::new(PlacingSettings::default()),
-            gathering: VecDeque::new(),
+            lookups: Lookups::default(),
+            counters: Counters::default(),
+            style: Style::default(),
             usual: Usual::default(),
-            leaders: Leaders::default(),
-            unsettled: Vec::new(),
-            course: ExecutionDeltas::default(),
             markers: AddressMap::default(),
             mpi: Places::default(),
-            marked: Totals::default(),
         }
     }
 
@@ -217,15 +157,22 @@ impl CodeCache {
 
     /// The first of `n` new counters that follow one another; `None` if a region has no room for them.
     pub(crate) fn new_slots(&mut self, n: u32) -> Option<u32> {
-        (self.slots + n <= layout::MAX_SLOTS).then(|| {
-            self.slots += n;
-            self.slots - n
-        })
+        self.counters.new_slots(n)
     }
 
     /// A new counter; `None` if a region has no room for more.
     pub(crate) fn new_slot(&mut self) -> Option<u32> {
         self.new_slots(1)
+    }
+
+    /// Whether a block that relayout number `places` (0: none) writes avoids taken branches.
+    pub(crate) fn spares_taken_branches(&self, places: u32) -> bool {
+        places > 0 && self.style.spares_branches
+    }
+
+    /// Whether the number of hot blocks calls for short code.
+    pub(crate) fn is_to_be_short(&self) -> bool {
+        self.style.is_short
     }
 
     /// The block of `version` that starts at `at`.
@@ -298,7 +245,7 @@ impl CodeCache {
         let block = &self.blocks[id as usize];
         let points = &self.points[block.points.start as usize..block.points.end as usize];
         let last = points.iter().rfind(|p| p.program == offset).map(|p| block.entry + u64::from(p.cache))?;
-        let dynamic = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
+        let dynamic = self.counters.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
         let has_begun = match dynamic.sum {
             Sum::Iterations => at == last,
             Sum::Lanes => (at - block.entry) as u32 >= dynamic.added_at,
@@ -425,8 +372,8 @@ impl CodeCache {
             if let Some(tag) = head {
                 self.close_tag(tag);
             }
-            if self.callers.get(&caller) == Some(&id) {
-                self.callers.remove(&caller);
+            if self.lookups.callers.get(&caller) == Some(&id) {
+                self.lookups.callers.remove(&caller);
             }
             self.close_landing(chained);
             if self.by_start.get(&place) == Some(&id) {

@@ -139,7 +139,7 @@ pub const fn counter(slot: u32) -> u32 {
 pub const LOOKUP: u32 = 0;
 /// Bytes of a lookup table.
 pub const LOOKUP_SIZE: u32 = 8 * TARGET_ENTRIES;
-/// Table of [`CallClass`](crate::instrument::translator::kernel::syscall_table::CallClass) by the low 16 bits of RAX.
+/// Table of [`CallClass`](crate::instrument::translator::code_cache::syscall_table::CallClass) by the low 16 bits of RAX.
 pub const CALLS: u32 = 0x8_0000;
 /// Populations of 8-bit masks, of their low 1, 2, 4 and 8 bits: 256 bytes each.
 pub const POPULATION_8: u32 = 0x9_0000;

@@ -7,8 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use crate::instrument::translator::relayout::huge::HUGE;
 use crate::tracee::address::Address;
+
+/// Bytes of a huge page.
+pub const HUGE: u64 = 2 << 20;
 
 /// rprof's mapping of a memfd, and its address in the program.
 #[derive(Debug)]

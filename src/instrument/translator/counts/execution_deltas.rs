@@ -1,41 +1,19 @@
 //! Executions from one window to the next. A number of accesses limits a window, a time limits a pause: the stretch that a window
 //! represents is known only from the counts in between.
 
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Instant;
 
 use atomic_refcell::AtomicRef;
+use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::course::add;
+use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::regions::Regions;
-
-/// This work takes at most one part in this many of the tracer's time: with many counters, rprof does not report every window.
-const MOST_SHARE: u32 = 20;
-
-/// The counter values of one code cache that the access sink has received.
-#[derive(Debug, Default)]
-pub struct ExecutionDeltas {
-    /// By counter, of threads that have ended.
-    ended: Vec<u64>,
-    /// By counter, of all threads, at the last report.
-    told: Vec<u64>,
-}
-
-impl ExecutionDeltas {
-    /// Adds the final `value` of a counter of a thread that has ended.
-    pub fn end(&mut self, slot: u32, value: u64) {
-        add(&mut self.ended, slot, value);
-    }
-}
-
-fn add(to: &mut Vec<u64>, slot: u32, value: u64) {
-    let at = slot as usize;
-    if to.len() <= at {
-        to.resize(at + 1, 0);
-    }
-    to[at] = to[at].wrapping_add(value);
-}
+use crate::instrument::translator::sampling::recording::{Recording, Told};
 
 impl CodeCache {
     /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
@@ -44,15 +22,13 @@ impl CodeCache {
         live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>,
         drain: &mut AccessBuffer,
     ) {
-        let mut now = self.course.ended.clone();
-        now.resize(self.slots as usize, 0);
+        let slots = self.counters.slots;
+        let mut now = self.counters.course.ended(slots);
         for (regions, region) in live {
             // Our own memfd can always be read.
-            let _ = regions.counters(region, self.slots, |slot, value| add(&mut now, slot, value));
+            let _ = regions.counters(region, slots, |slot, value| add(&mut now, slot, value));
         }
-        let before = std::mem::replace(&mut self.course.told, now.clone());
-        let mut since = now;
-        since.iter_mut().zip(before).for_each(|(value, before)| *value = value.wrapping_sub(before));
+        let mut since = self.counters.course.since(now);
         let of = |since: &[u64], slot: u32| since.get(slot as usize).copied().unwrap_or(0);
         for block in self.blocks.iter() {
             let Some(flow) = block.flow else { continue };
@@ -60,7 +36,7 @@ impl CodeCache {
             let left = flow.left.map_or(0, |slot| of(&since, slot));
             add(&mut since, block.slot, entered.wrapping_sub(left));
         }
-        for probe in &self.probe_sites {
+        for probe in &self.counters.probe_sites {
             let executions = (of(&since, probe.slot) as i64).wrapping_div(probe.scale);
             let sum = probe.sum.map_or(0, |slot| of(&since, slot));
             // In the middle of a loop, a counter may be off by an amount that the loop's exit corrects.
@@ -71,45 +47,30 @@ impl CodeCache {
     }
 }
 
-/// Time and duration of the last report.
-#[derive(Debug)]
-pub struct Told {
-    at: Instant,
-    took: Duration,
-}
-
-impl Default for Told {
-    fn default() -> Self {
-        Told { at: Instant::now(), took: Duration::ZERO }
+/// Reports the executions since the previous window to the access sink, unless that takes too long.
+pub fn tell_course(recording: &mut Recording, processes: &HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
+    let Some(drain) = &mut recording.drain else { return };
+    // The deferred work belongs to earlier windows, and rprof has to do it anyway.
+    drain.catch_up();
+    let begin = Instant::now();
+    if recording.told.is_too_soon(begin) {
+        return;
     }
-}
-
-impl Run {
-    /// Reports the executions since the previous window to the access sink, unless that takes too long.
-    pub fn tell_course(&mut self) {
-        let Some(drain) = &mut self.drain else { return };
-        // The deferred work belongs to earlier windows, and rprof has to do it anyway.
-        drain.catch_up();
-        let begin = Instant::now();
-        if begin - self.told.at < self.told.took * MOST_SHARE {
-            return;
+    let mut seen = Vec::new();
+    for process in processes.values() {
+        let space = &process.image.space;
+        if seen.contains(&space.as_ptr()) {
+            continue;
         }
-        let mut seen = Vec::new();
-        for process in self.processes.values() {
-            let space = &process.image.space;
-            if seen.contains(&space.as_ptr()) {
-                continue;
-            }
-            seen.push(space.as_ptr());
-            let of_space = |id| self.processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
-            let live = self.threads.values().filter(|thread| of_space(&thread.process));
-            let live = live.map(|thread| (thread.regions.borrow(), thread.region));
-            // Otherwise the cache is in use: the next report includes it.
-            if let Ok(mut space) = space.try_borrow_mut() {
-                space.tell_course(live, drain);
-            }
+        seen.push(space.as_ptr());
+        let of_space = |id| processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
+        let live = threads.values().filter(|thread| of_space(&thread.process));
+        let live = live.map(|thread| (thread.regions.borrow(), thread.region));
+        // Otherwise the cache is in use: the next report includes it.
+        if let Ok(mut space) = space.try_borrow_mut() {
+            space.tell_course(live, drain);
         }
-        drain.tell_course();
-        self.told = Told { at: Instant::now(), took: begin.elapsed() };
     }
+    drain.tell_course();
+    recording.told = Told::since(begin);
 }

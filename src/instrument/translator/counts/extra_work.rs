@@ -44,8 +44,8 @@ impl Added {
 impl CodeCache {
     /// The translator's additions since the totals were handed over last.
     pub fn added(&mut self) -> Added {
-        self.totals.sort();
-        let value = |slot: u32| -> f64 { self.totals.of(slot).iter().map(|t| t.value as f64).sum() };
+        self.counters.totals.sort();
+        let value = |slot: u32| -> f64 { self.counters.totals.of(slot).iter().map(|t| t.value as f64).sum() };
         let mut added = Added::default();
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];

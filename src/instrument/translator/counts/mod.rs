@@ -4,4 +4,3 @@ pub mod execution_deltas;
 pub mod extra_work;
 pub mod flush_on_exit;
 pub mod read_counters;
-pub mod totals;

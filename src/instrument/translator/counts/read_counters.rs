@@ -1,84 +1,17 @@
 //! Maps counters back to blocks.
 
 use crate::instrument::tally::Tally;
-use crate::instrument::translator::code_cache::block::BlockId;
-use crate::instrument::translator::code_cache::cache::{CodeCache, DynamicSlot};
+use crate::instrument::translator::code_cache::block::{BlockId, Flow};
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::counters::{Counters, DynamicSlot};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::counts::totals::{SlotTotals, Total};
+use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::totals::{SlotTotals, Total, Totals, add};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::translate::edge_counters::Flow;
 use crate::profile::code::CodeRef;
 
-/// The counts of a code cache so far.
-#[derive(Debug, Default)]
-pub struct Totals {
-    slots: SlotTotals,
-    /// Beginnings of blocks that were executed alone, by (block, bytes): (thread, executions).
-    parts: AddressMap<(BlockId, u16), Vec<(u32, u64)>>,
-}
-
-fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
-    match to.iter_mut().find(|(t, _)| *t == thread) {
-        Some((_, sum)) => *sum = sum.wrapping_add(value),
-        None => to.push((thread, value)),
-    }
-}
-
-impl Totals {
-    /// Brings the counters in order, for [`of`](Self::of).
-    pub fn sort(&mut self) {
-        self.slots.sort();
-    }
-
-    /// The values of a counter by thread.
-    pub fn of(&self, slot: u32) -> &[Total] {
-        self.slots.of(slot)
-    }
-}
-
-impl CodeCache {
-    /// Adds a region's counters to the totals, as those of `thread`.
-    pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
-        let totals = &mut self.totals;
-        let mut course = self.has_sink.then_some(&mut self.course);
-        let each = |slot, value| {
-            totals.slots.add(slot, thread, value);
-            if let Some(course) = &mut course {
-                course.end(slot, value);
-            }
-        };
-        // Our own memfd can always be read.
-        let _ = regions.counters(region, self.slots, each);
-    }
-
-    /// Reports the executions of each probed instruction to the access sink.
-    fn tell_executions(&self, totals: &Totals, drain: &mut AccessBuffer) {
-        // Blocks of which only the beginning was executed, by their counters.
-        let mut parts: AddressMap<u32, Vec<(u16, u32, u64)>> = AddressMap::default();
-        for ((id, bytes), executions) in &totals.parts {
-            let of_block = parts.entry(self.blocks[*id as usize].slot).or_default();
-            of_block.extend(executions.iter().map(|&(thread, times)| (*bytes, thread, times)));
-        }
-        for probe in &self.probe_sites {
-            let (blocks, sums) = (totals.slots.of(probe.slot), probe.sum.map_or(&[][..], |slot| totals.slots.of(slot)));
-            for &Total { thread, value, .. } in blocks {
-                let sum = sums.iter().find(|t| t.thread == thread).map_or(0, |t| t.value);
-                drain.executed(probe, thread, (value as i64).wrapping_div(probe.scale) as u64, sum);
-            }
-            // A `rep` that was interrupted went on in another block: this one was not executed to its end.
-            for sum in sums.iter().filter(|sum| blocks.iter().all(|b| b.thread != sum.thread)) {
-                drain.executed(probe, sum.thread, 0, sum.value);
-            }
-            for &(bytes, thread, times) in parts.get(&probe.slot).into_iter().flatten() {
-                if probe.offset < bytes && probe.sum.is_none() {
-                    drain.executed(probe, thread, times, 0);
-                }
-            }
-        }
-    }
-
+impl Counters {
     /// Counts an execution of only the first `bytes` of a block, by a thread on this path through marked regions.
     pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32, path: u32) {
         add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
@@ -96,6 +29,48 @@ impl CodeCache {
     /// Adds to a counter's total on a path through marked regions.
     pub fn add_marked(&mut self, slot: u32, path: u32, more: u64) {
         self.marked.slots.add(slot, path, more);
+    }
+}
+
+impl CodeCache {
+    /// Adds a region's counters to the totals, as those of `thread`.
+    pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
+        let totals = &mut self.counters.totals;
+        let mut course = self.has_sink.then_some(&mut self.counters.course);
+        let each = |slot, value| {
+            totals.slots.add(slot, thread, value);
+            if let Some(course) = &mut course {
+                course.end(slot, value);
+            }
+        };
+        // Our own memfd can always be read.
+        let _ = regions.counters(region, self.counters.slots, each);
+    }
+
+    /// Reports the executions of each probed instruction to the access sink.
+    fn tell_executions(&self, totals: &Totals, drain: &mut AccessBuffer) {
+        // Blocks of which only the beginning was executed, by their counters.
+        let mut parts: AddressMap<u32, Vec<(u16, u32, u64)>> = AddressMap::default();
+        for ((id, bytes), executions) in &totals.parts {
+            let of_block = parts.entry(self.blocks[*id as usize].slot).or_default();
+            of_block.extend(executions.iter().map(|&(thread, times)| (*bytes, thread, times)));
+        }
+        for probe in &self.counters.probe_sites {
+            let (blocks, sums) = (totals.slots.of(probe.slot), probe.sum.map_or(&[][..], |slot| totals.slots.of(slot)));
+            for &Total { thread, value, .. } in blocks {
+                let sum = sums.iter().find(|t| t.thread == thread).map_or(0, |t| t.value);
+                drain.executed(probe, thread, (value as i64).wrapping_div(probe.scale) as u64, sum);
+            }
+            // A `rep` that was interrupted went on in another block: this one was not executed to its end.
+            for sum in sums.iter().filter(|sum| blocks.iter().all(|b| b.thread != sum.thread)) {
+                drain.executed(probe, sum.thread, 0, sum.value);
+            }
+            for &(bytes, thread, times) in parts.get(&probe.slot).into_iter().flatten() {
+                if probe.offset < bytes && probe.sum.is_none() {
+                    drain.executed(probe, thread, times, 0);
+                }
+            }
+        }
     }
 
     /// Adds the executions that fell through from the blocks before.
@@ -118,7 +93,7 @@ impl CodeCache {
 
     /// Hands all counts to the tally, and to the access sink if there is one.
     pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<AccessBuffer>) {
-        let mut totals = std::mem::take(&mut self.totals);
+        let mut totals = std::mem::take(&mut self.counters.totals);
         totals.slots.sort();
         self.total_flows(&mut totals.slots);
         self.hand_over(&totals, |at, code, thread, n, sums| tally.add(at, code, thread, n, sums));
@@ -126,7 +101,7 @@ impl CodeCache {
         if let Some(drain) = drain {
             self.tell_executions(&totals, drain);
         }
-        let mut marked = std::mem::take(&mut self.marked);
+        let mut marked = std::mem::take(&mut self.counters.marked);
         marked.slots.sort();
         self.total_flows(&mut marked.slots);
         self.hand_over(&marked, |at, code, path, n, sums| tally.add_marked(at, code, path, n, sums));
@@ -134,7 +109,7 @@ impl CodeCache {
 
     /// Hands over the counts of system calls by number, for calls whose number is known only at run time.
     fn hand_over_calls(&self, totals: &Totals, tally: &mut Tally) {
-        for &(id, first) in &self.numbered_calls {
+        for &(id, first) in &self.counters.numbered_calls {
             let at = self.blocks[id as usize].at;
             for number in 0..layout::CALL_NUMBERS {
                 let count: u64 = totals.slots.of(first + number).iter().map(|t| t.value).sum();
@@ -154,7 +129,7 @@ impl CodeCache {
                 add(block.at, self.block_code(id), thread, executions, &[]);
             }
         }
-        for dynamic in &self.dynamic {
+        for dynamic in &self.counters.dynamic {
             let block = &self.blocks[dynamic.block as usize];
             // The totals leave out counters of 0: an instruction that ran with no lane active still states its sum.
             let ran = totals.slots.of(block.slot).iter().map(|t| (t.thread, 0));
@@ -167,7 +142,7 @@ impl CodeCache {
             let code = &self.block_code(*id)[..usize::from(*bytes)];
             // Their run-time sums are in those of the whole block: 0 more.
             let inside = |d: &&DynamicSlot| d.block == *id && d.offset < u32::from(*bytes);
-            let sums: Vec<(u32, u64)> = self.dynamic.iter().filter(inside).map(|d| (d.offset, 0)).collect();
+            let sums: Vec<(u32, u64)> = self.counters.dynamic.iter().filter(inside).map(|d| (d.offset, 0)).collect();
             for &(thread, executions) in executions {
                 add(block.at, code, thread, executions, &sums);
             }

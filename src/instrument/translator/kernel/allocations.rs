@@ -12,19 +12,13 @@ use framehop::{
 };
 use nix::unistd::Pid;
 
-use crate::instrument::tally::Tally;
-use crate::instrument::translator::code_cache::block::CallSite;
-use crate::instrument::translator::kernel::text_ranges::find_text;
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::data::Allocation;
 use crate::tracee::address::Address;
 use crate::tracee::image::Image;
 use crate::tracee::thread::Registers;
 
-/// Smallest allocation that is reported, in bytes.
-pub const LARGE: u64 = 1 << 20;
 /// Most calls that are reported for one allocation.
 const MOST_FRAMES: usize = 24;
 
@@ -38,8 +32,8 @@ pub struct Askers {
 
 impl Askers {
     /// The calls on the stack of a thread of `process` at `ip`, innermost first.
-    fn frames(&mut self, process: &Process, tally: &Tally, ip: Address, registers: &Registers) -> Vec<CodeRef> {
-        let tables = self.tables(process, tally);
+    pub(crate) fn frames(&mut self, process: &Process, ip: Address, registers: &Registers) -> Vec<CodeRef> {
+        let tables = self.tables(process);
         let mut read = |at| process.memory.read_u64(Address::new(at)).map_err(|_| ());
         let registers = UnwindRegsNative::new(ip.get(), registers.rsp, registers.rbp);
         let mut rules = CacheNative::<MayAllocateDuringUnwind>::new();
@@ -59,11 +53,12 @@ impl Askers {
     }
 
     /// Unwind tables of the executed text.
-    fn tables(&mut self, process: &Process, tally: &Tally) -> Tables {
+    fn tables(&mut self, process: &Process) -> Tables {
         let mut tables = Tables::new();
+        let modules = process.modules.lock();
         for text in &process.text {
             let Some(located) = text.located else { continue };
-            let Some(path) = tally.file(located.module) else { continue };
+            let Some(path) = modules.file(located.module) else { continue };
             if let Some(image) = self.image(process.pid, path) {
                 let range = text.start.get()..text.end.get();
                 tables.add_module(Module::new(String::new(), range, located.bias, image.unwind_sections()));
@@ -80,32 +75,5 @@ impl Askers {
         let image = Image::read(&inside).ok().map(Arc::new);
         self.images.insert(path.to_owned(), image.clone());
         image
-    }
-}
-
-impl Run {
-    /// Reports that a thread, stopped at the system call of `site`, was given `from..to`.
-    pub fn tell_allocated(&mut self, tid: Pid, registers: &Registers, site: CallSite, (from, to): (Address, Address)) {
-        if self.drain.is_none() || to - from < LARGE {
-            return;
-        }
-        let Some(process) = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process)) else { return };
-        let at = process.state_at(site.native);
-        let ip = at.map(|(block, offset, _)| process.image.space.borrow().block(block).start + u64::from(offset));
-        let frames = ip.map(|ip| self.askers.frames(process, &self.tally, ip, registers)).unwrap_or_default();
-        let stack = registers.r10 & libc::MAP_STACK as u64 != 0;
-        let allocation = Allocation { start: from.get(), bytes: to - from, frames, stack };
-        if let Some(drain) = &mut self.drain {
-            drain.allocated(process.pid.as_raw() as u32, allocation);
-        }
-    }
-
-    /// Reports that a thread's process unmapped `from..to`, after handing over the thread's earlier accesses.
-    pub fn tell_unmapped(&mut self, tid: Pid, from: Address, to: Address) {
-        self.drain_buffer(tid);
-        let process = self.threads.get(&tid).map_or(tid, |t| t.process);
-        if let Some(drain) = &mut self.drain {
-            drain.unmapped(process.as_raw() as u32, from.get(), to.get());
-        }
     }
 }

@@ -3,9 +3,8 @@
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use crate::instrument::translator::kernel::signals::{State, is_fault};
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::stops::SI_KERNEL;
+use crate::instrument::translator::kernel::program_state::{State, is_fault};
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;
@@ -18,33 +17,37 @@ const MOST: usize = 4;
 /// Code of the warning that a fault ended a process.
 pub const CODE: &str = "crashed";
 
-impl Run {
-    /// `signal` is about to end the process of `tid`, whose program counter `at` was found as `state`.
-    pub(crate) fn note_crash(&mut self, tid: Pid, signal: i32, info: &SignalInfo, state: &State, at: Address) {
-        if !is_fault(signal, info) || self.warnings.iter().filter(|w| w.code == CODE).count() >= MOST {
-            return;
-        }
-        let name = read_name(tid).unwrap_or_default();
-        let signal_name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
-        let place = match state {
-            State::Between | State::Continued => "in code of rprof's own".to_owned(),
-            State::Program | State::Outside => format!("at {}", place(tid, at)),
-        };
-        // The message leaves out a non-canonical address.
-        let access = match (signal, info.si_code) {
-            // SAFETY: these signals' siginfo holds an address.
-            (libc::SIGSEGV | libc::SIGBUS, 1..SI_KERNEL) => {
-                format!(", on an access to {:#x}", unsafe { info.si_addr() } as u64)
-            }
-            _ => String::new(),
-        };
-        self.warnings.push(Warning::new(
-            CODE,
-            format!("process {tid} ({name}) was ended by {signal_name} {place}{access}"),
-            "work after that point is not counted",
-            "run it without rprof; if it does not end there, report this line",
-        ));
+/// Warns that `signal` is about to end the process of `tid`, whose program counter `at` was found as `state`.
+pub(crate) fn note_crash(
+    warnings: &mut Vec<Warning>,
+    tid: Pid,
+    (signal, info): (i32, &SignalInfo),
+    state: &State,
+    at: Address,
+) {
+    if !is_fault(signal, info) || warnings.iter().filter(|w| w.code == CODE).count() >= MOST {
+        return;
     }
+    let name = read_name(tid).unwrap_or_default();
+    let signal_name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+    let place = match state {
+        State::Between | State::Continued => "in code of rprof's own".to_owned(),
+        State::Program | State::Outside => format!("at {}", place(tid, at)),
+    };
+    // The message leaves out a non-canonical address.
+    let access = match (signal, info.si_code) {
+        // SAFETY: these signals' siginfo holds an address.
+        (libc::SIGSEGV | libc::SIGBUS, 1..SI_KERNEL) => {
+            format!(", on an access to {:#x}", unsafe { info.si_addr() } as u64)
+        }
+        _ => String::new(),
+    };
+    warnings.push(Warning::new(
+        CODE,
+        format!("process {tid} ({name}) was ended by {signal_name} {place}{access}"),
+        "work after that point is not counted",
+        "run it without rprof; if it does not end there, report this line",
+    ));
 }
 
 /// `at` as a file and the offset in it.

@@ -3,22 +3,11 @@
 //! If a trap or a fault occurs while its signal is blocked or ignored, the kernel resets the signal's action and unblocks it
 //! (`force_sig_info_to_task`). rprof therefore keeps the program's action, and sets it again after each trap.
 
-use nix::unistd::Pid;
-
-use crate::instrument::translator::code_cache::block::CallSite;
-use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::syscall_handle::succeeded;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::stops::bit;
-use crate::profile::run::Warning;
-use crate::tracee::address::Address;
-use crate::tracee::proc_status::read_status;
-use crate::tracee::remote::Remote;
-use crate::tracee::thread::{Registers, Stopped};
+use crate::instrument::translator::kernel::signal_bits::bit;
 
 /// An action as `rt_sigaction` has it: handler, flags, restorer, mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Action([u64; 4]);
+pub struct Action(pub(crate) [u64; 4]);
 
 const IGNORED: Action = Action([libc::SIG_IGN as u64, 0, 0, 0]);
 
@@ -33,15 +22,15 @@ impl Action {
         if is_ignored { IGNORED } else { Action::default() }
     }
 
-    fn is_default(self) -> bool {
+    pub(crate) fn is_default(self) -> bool {
         self.0[0] == libc::SIG_DFL as u64
     }
 
-    fn is_ignored(self) -> bool {
+    pub(crate) fn is_ignored(self) -> bool {
         self.0[0] == libc::SIG_IGN as u64
     }
 
-    fn lasts_once(self) -> bool {
+    pub(crate) fn lasts_once(self) -> bool {
         self.0[1] & libc::SA_RESETHAND as u64 != 0
     }
 }
@@ -65,7 +54,7 @@ impl Dispositions {
         Dispositions { trap, fault }
     }
 
-    fn of(&mut self, signal: i32) -> Option<&mut Action> {
+    pub(crate) fn of(&mut self, signal: i32) -> Option<&mut Action> {
         match signal {
             libc::SIGTRAP => Some(&mut self.trap),
             libc::SIGSEGV => Some(&mut self.fault),
@@ -83,103 +72,4 @@ pub enum Fate {
     Ignored,
     /// A handler is called.
     Caught,
-}
-
-impl Run {
-    /// The effect that the program has set for `signal`.
-    pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<Fate, RunError> {
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        let kept = self.dispositions.get_mut(&group).and_then(|d| d.of(signal)).copied();
-        if let Some(action) = kept {
-            return Ok(match action {
-                a if a.is_default() => Fate::Default,
-                a if a.is_ignored() => Fate::Ignored,
-                _ => Fate::Caught,
-            });
-        }
-        let status = read_status(tid).map_err(|_| RunError::Gone)?;
-        Ok(match bit(signal) {
-            b if status.caught & b != 0 => Fate::Caught,
-            b if status.ignored & b != 0 => Fate::Ignored,
-            _ => Fate::Default,
-        })
-    }
-
-    /// The handler of `signal` was called.
-    pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
-        let Some(group) = self.threads.get(&tid).map(|t| t.group) else { return };
-        if let Some(action) = self.dispositions.get_mut(&group).and_then(|d| d.of(signal))
-            && action.lasts_once()
-        {
-            action.0[0] = libc::SIG_DFL as u64;
-        }
-    }
-
-    /// `rt_sigaction` of one of the two signals.
-    pub fn sigaction(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
-        let tid = stopped.tid();
-        let (signal, action) = (registers.rdi as i32, Address::new(registers.rsi));
-        let mut words = [0; 32];
-        let (process, _) = self.process(tid)?;
-        let read = registers.rsi != 0 && process.memory.read(action, &mut words).is_ok();
-        let (stopped, after) = self.execute(stopped, registers, site)?;
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        if read
-            && succeeded(&after)
-            && let Some(kept) = self.dispositions.entry(group).or_default().of(signal)
-        {
-            let word = |i: usize| words[8 * i..8 * i + 8].try_into().map_or(0, u64::from_le_bytes);
-            *kept = Action([word(0), word(1), word(2), word(3)]);
-        }
-        self.go_on(stopped)
-    }
-
-    /// Restores the action of `signal`, which a trap of rprof's raised, and the signal mask. Returns whether this took a system
-    /// call: then the thread is no longer at the stop of a signal.
-    pub fn restore_signal_state(&mut self, stopped: Stopped, signal: i32) -> Result<(Stopped, bool), RunError> {
-        let tid = stopped.tid();
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let (region, regions, group) = (thread.region, thread.regions.clone(), thread.group);
-        let mask = regions.borrow().get(region, layout::SIGNAL_MASK);
-        let blocked = mask & bit(signal) != 0;
-        if blocked {
-            stopped.set_signal_mask(mask)?;
-        }
-        let action = self.dispositions.entry(group).or_default().of(signal).copied().unwrap_or_default();
-        if action.is_default() || !(blocked || action.is_ignored()) {
-            return Ok((stopped, false));
-        }
-        if read_status(tid).map_err(|_| RunError::Gone)?.filtered {
-            self.warn_once(
-                "signal-action-lost",
-                "the program filters its system calls, so the action of a blocked or ignored SIGTRAP or SIGSEGV was lost",
-                "such a signal would end the program",
-                "--passes timed",
-            );
-            return Ok((stopped, false));
-        }
-        let place = {
-            let regions = regions.borrow();
-            for (i, word) in (0u32..).zip(action.0) {
-                regions.set(region, layout::ACTION + 8 * i, word);
-            }
-            regions.base(region) + u64::from(layout::ACTION)
-        };
-        let (process, _) = self.process(tid)?;
-        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
-        remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;
-        let (stopped, signals) = remote.finish()?;
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
-        }
-        Ok((stopped, true))
-    }
-
-    /// Adds a doubt unless it was stated before.
-    pub fn warn_once(&mut self, code: &str, text: &str, effect: &str, hint: &str) {
-        if !self.warnings.iter().any(|w| w.code == code) {
-            self.warnings.push(Warning::new(code, text.to_owned(), effect, hint));
-        }
-    }
 }

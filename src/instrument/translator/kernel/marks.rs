@@ -12,18 +12,12 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use nix::unistd::Pid;
-
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::mpi::recorder::MpiRecorder;
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::tracer::thread::Thread;
-use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI, RSP};
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::marks::CountedMarks;
 use crate::tracee::address::Address;
@@ -90,10 +84,10 @@ impl Snapshot {
             self.values.clear();
             self.serial = space.serial;
         }
-        self.values.resize(space.slots as usize, 0);
+        self.values.resize(space.counters.slots as usize, 0);
         regions.changed(region, &mut self.values, |slot, more| {
             if path != 0 {
-                space.add_marked(slot, path, more);
+                space.counters.add_marked(slot, path, more);
             }
         });
     }
@@ -188,57 +182,9 @@ impl CodeCache {
         let begun = blocks.map(|id| {
             let block = self.block(id);
             let counter = regions.get(thread.region, layout::counter(block.slot)) as i64;
-            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.parts_of(id, thread.ordinal))
+            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.counters.parts_of(id, thread.ordinal))
         });
         begun.fold(0, u64::wrapping_add)
-    }
-}
-
-impl Run {
-    /// A stopped thread waits in a marker call.
-    pub fn note_mark(&mut self, tid: Pid) {
-        let Some(thread) = self.threads.get(&tid) else { return };
-        if let Some(process) = self.processes.get(&thread.process) {
-            note_call(&mut self.marks, &mut self.mpi, process, thread);
-        }
-    }
-}
-
-/// `thread` waits in a call of a marker function, or of MPI.
-pub fn note_call(marks: &mut Marks, mpi: &mut MpiRecorder, process: &Process, thread: &Thread) {
-    let at = thread.regions.borrow().get(thread.region, layout::MARKER);
-    let mut space = process.image.space.borrow_mut();
-    if space.markers.contains_key(&at) {
-        drop(space);
-        marks.called(process, thread);
-    } else {
-        mpi.drain(process, &mut space, thread);
-    }
-}
-
-impl Writer<'_> {
-    /// Asks rprof before the first instruction of a marker function. Changes no flag.
-    pub(crate) fn note_mark(&mut self) {
-        self.unpark(0);
-        self.point(0, self.plain());
-        let at = self.block.start.get();
-        let mark = self.space.arenas[self.unit.arena].stubs.mark;
-        let hot = &mut self.unit.hot;
-        for (i, register) in [RDI, RSI, RDX, RCX].into_iter().enumerate() {
-            hot.save(layout::MARKER_ARGUMENTS + 8 * i as u32, register);
-        }
-        hot.save(layout::MARKER_STACK, RSP);
-        hot.save(layout::SAVE_RCX, RCX);
-        hot.constant(RCX, at);
-        hot.save(layout::MARKER, RCX);
-        hot.raw(&[0xe9]); // jmp
-        let aside = hot.relative_later();
-        let back = hot.here();
-        self.unit.lead_to_cold(aside);
-        let cold = &mut self.unit.cold;
-        cold.constant(RCX, back.get());
-        cold.save(layout::TARGET, RCX);
-        cold.jump(mark);
     }
 }
 

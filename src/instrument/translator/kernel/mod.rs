@@ -1,17 +1,16 @@
-//! The program and Linux: signals, system calls, executable memory, marker calls, a fresh program image.
+//! The program and Linux: signals, filters, limits, marker calls, the preparation of a program image, the program's own state.
 
+pub mod address_budget;
 pub mod allocations;
-pub mod call_rules;
 pub mod crash;
 pub mod dispositions;
 pub mod filters;
+pub mod group;
 pub mod marks;
 pub mod own_maps;
 pub mod prepare_image;
+pub mod program_state;
 pub mod restarts;
 pub mod rlimit_as;
-pub mod signals;
-pub mod syscall_emit;
-pub mod syscall_handle;
-pub mod syscall_table;
-pub mod text_ranges;
+pub mod settle;
+pub mod signal_bits;

@@ -13,21 +13,16 @@ use std::os::unix::fs::MetadataExt;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::block::CallSite;
-use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::syscall_handle::succeeded;
-use crate::instrument::translator::kernel::text_ranges::{TextRange, Treatment};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::translate::text_ranges::TextRange;
 use crate::tracee::address::Address;
-use crate::tracee::thread::{Registers, Stopped};
 
 /// Longest path that is looked at.
-const PATH: usize = 64;
+pub(crate) const PATH: usize = 64;
 /// Column of the names.
 const NAMES_AT: usize = 73;
 
 /// The process whose maps are at `path`, as process `own` sees it.
-fn whose(path: &[u8], own: Pid) -> Option<Pid> {
+pub(crate) fn whose(path: &[u8], own: Pid) -> Option<Pid> {
     let path = std::str::from_utf8(path.split(|&byte| byte == 0).next()?).ok()?;
     let parts: Vec<&str> = path.strip_prefix("/proc/")?.split('/').collect();
     let (first, rest) = parts.split_first()?;
@@ -41,7 +36,7 @@ fn whose(path: &[u8], own: Pid) -> Option<Pid> {
 }
 
 /// `real` with the pieces of `text` executable and without `ours`: (first address, size).
-fn as_without_rprof(real: &str, text: &[TextRange], ours: &[(u64, u64)]) -> String {
+pub(crate) fn as_without_rprof(real: &str, text: &[TextRange], ours: &[(u64, u64)]) -> String {
     let mut told = String::with_capacity(real.len() + 1024);
     for line in real.lines() {
         let Some(line) = Line::of(line) else { continue };
@@ -107,86 +102,23 @@ impl<'a> Line<'a> {
 }
 
 /// A file in memory.
-fn file_of(content: &str) -> Option<OwnedFd> {
+pub(crate) fn file_of(content: &str) -> Option<OwnedFd> {
     let mut file = File::from(memfd_create("maps", MFdFlags::MFD_CLOEXEC).ok()?);
     file.write_all(content.as_bytes()).ok()?;
     Some(file.into())
 }
 
 /// Whether descriptor `opened` of thread `tid` is `file`.
-fn is_same(file: &OwnedFd, tid: Pid, opened: u64) -> bool {
+pub(crate) fn is_same(file: &OwnedFd, tid: Pid, opened: u64) -> bool {
     let own = std::fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let there = std::fs::metadata(format!("/proc/{tid}/fd/{opened}"));
     own.is_ok_and(|own| there.is_ok_and(|there| (own.dev(), own.ino()) == (there.dev(), there.ino())))
 }
 
-impl Run {
-    /// `open` or `openat` of a path that begins with "/pro".
-    pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
-        let tid = stopped.tid();
-        let of_open = registers.rax as i64 == libc::SYS_open;
-        let file = self.maps_to_open(tid, if of_open { registers.rdi } else { registers.rsi });
-        let Some(file) = file else {
-            // It may wait: in the cache.
-            stopped.set_registers(&Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers })?;
-            return self.go_on(stopped);
-        };
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        let mut words = [0; 4];
-        for (i, byte) in path.bytes().enumerate() {
-            words[i / 8] |= u64::from(byte) << (8 * (i % 8));
-        }
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let at = {
-            let regions = thread.regions.borrow();
-            (0u32..).zip(words).for_each(|(i, word)| regions.set(thread.region, layout::ACTION + 8 * i, word));
-            (regions.base(thread.region) + u64::from(layout::ACTION)).get()
-        };
-        let asked = if of_open { Registers { rdi: at, ..registers } } else { Registers { rsi: at, ..registers } };
-        let (stopped, after) = self.execute(stopped, asked, site)?;
-        if succeeded(&after) {
-            if is_same(&file, tid, after.rax) {
-                stopped.set_registers(&Registers { rdi: registers.rdi, rsi: registers.rsi, ..after })?;
-                return self.go_on(stopped);
-            }
-            let close = Registers { rax: libc::SYS_close as u64, rdi: after.rax, ..registers };
-            let (stopped, _) = self.execute(stopped, close, site)?;
-            let (stopped, _) = self.execute(stopped, registers, site)?;
-            return self.go_on(stopped);
-        }
-        // It has another /proc, where rprof is not or has another number: it gets what is there.
-        let (stopped, _) = self.execute(stopped, registers, site)?;
-        self.go_on(stopped)
-    }
-
-    /// The maps that the path at `at` names, if it names those of a process whose text rprof has changed.
-    fn maps_to_open(&mut self, tid: Pid, at: u64) -> Option<OwnedFd> {
-        let group = self.threads.get(&tid)?.group;
-        let mut path = [0; PATH];
-        let size = self.process(tid).ok()?.0.memory.read_some(Address::new(at), &mut path).ok()?;
-        let pid = whose(&path[..size], group)?;
-        let space = self.threads.values().find(|t| t.group == pid)?.process;
-        let process = self.processes.get(&space)?;
-        let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-        let text: Vec<TextRange> =
-            process.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
-        let regions = process.image.regions.borrow().mapping();
-        let ours = process
-            .image
-            .space
-            .borrow()
-            .mappings()
-            .chain([regions])
-            .map(|(at, size)| (at.get(), size))
-            .collect::<Vec<_>>();
-        // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
-        file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instrument::translator::translate::text_ranges::Treatment;
 
     #[test]
     fn text_is_executable_and_ours_is_not_there() {

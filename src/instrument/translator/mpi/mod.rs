@@ -7,8 +7,5 @@
 //!
 //! The program is not changed: no library is loaded into it, and no wrapper called.
 
-pub mod emit;
 pub mod open_calls;
-pub mod places;
-pub mod record;
 pub mod recorder;

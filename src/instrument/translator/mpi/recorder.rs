@@ -6,13 +6,14 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::open_calls::{Open, OpenCalls, Returns};
-use super::places::Entry;
-use super::record::{ROOM, Record};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::code_cache::mpi_places::Entry;
+use crate::instrument::translator::code_cache::mpi_record::{ROOM, Record};
+use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::kernel::marks::Marks;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, SIZES};
 use crate::tracee::address::Address;
@@ -251,6 +252,18 @@ impl MpiRecorder {
         let world = self.first.and_then(|first| self.handles.remove(&first));
         let (ranks, rank) = world.map_or((None, None), |handles| handles.world());
         Some(MpiEvidence { sites: self.sites, calls, calls_left_out: self.left_out, ranks, rank })
+    }
+}
+
+/// `thread` waits in a call of a marker function, or of MPI.
+pub fn note_call(marks: &mut Marks, mpi: &mut MpiRecorder, process: &Process, thread: &Thread) {
+    let at = thread.regions.borrow().get(thread.region, layout::MARKER);
+    let mut space = process.image.space.borrow_mut();
+    if space.markers.contains_key(&at) {
+        drop(space);
+        marks.called(process, thread);
+    } else {
+        mpi.drain(process, &mut space, thread);
     }
 }
 

@@ -8,19 +8,15 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::instrument::translator::code_cache::block::BlockId;
-use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::cache::{CodeCache, Style};
 use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::relayout::inline_analysis::{Leaf, leaf};
+use crate::instrument::translator::relayout::chain_writer::ChainWriter;
+use crate::instrument::translator::relayout::huge::Gathering;
 use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, chains, successors};
-use crate::instrument::translator::relayout::rcx_elision;
-use crate::instrument::translator::relayout::target_prediction::UsualTarget;
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::heap;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::translate::ahead::Exits;
+use crate::instrument::translator::relayout::target_prediction::look_where_jumps_go;
 use crate::instrument::translator::translate::edge_counters::runs_on;
-use crate::instrument::translator::translate::superblock::Superblock;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::quick::has_quick_loop;
@@ -60,12 +56,6 @@ const MANY: usize = 2000;
 const MANY_BRANCHES: usize = 10_000;
 /// See [`PlacingSettings::leaf_bytes`].
 const LEAF_BYTES: usize = 160;
-/// Once a chain has this many bytes, rprof inlines no more leaves into it: an arena has room for any chain without inlined
-/// bodies.
-const COPIES: usize = 256 << 10;
-/// Number of threads whose counts are read.
-const THREADS: usize = 4;
-
 /// When and how hot blocks are relaid out.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacingSettings {
@@ -126,6 +116,8 @@ pub struct Placing {
     regions: Vec<u32>,
     /// Number of hot blocks at the last relayout.
     hot: usize,
+    /// Memory to move to huge pages.
+    gathering: Gathering,
 }
 
 impl Placing {
@@ -145,6 +137,15 @@ impl Placing {
             hot_blocks: AddressMap::default(),
             regions: Vec::new(),
             hot: 0,
+            gathering: Gathering::default(),
+        }
+    }
+
+    /// How relaid-out code is written, by the number of hot blocks.
+    pub fn style(&self) -> Style {
+        Style {
+            spares_branches: self.hot >= self.settings.spare_branches_from,
+            is_short: self.hot >= self.settings.short_code_from,
         }
     }
 
@@ -154,7 +155,7 @@ impl Placing {
     }
 
     /// Whether relayout is due in a code cache that has `blocks` by now. Relayout of a cache that is still filling waits.
-    fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
+    pub fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
         let new = blocks.saturating_sub(std::mem::replace(&mut self.blocks, blocks));
         let is_due = now >= self.due;
         let fills = self.round == 0 && new * FILLING > blocks && now < self.begun + PUT_OFF * self.settings.after;
@@ -180,6 +181,104 @@ impl Placing {
     }
 }
 
+impl Placing {
+    /// Writes the next chain of the plan; `false` if there is none. A looked-up address keeps its first entry, which then leads
+    /// to the new copy.
+    pub fn place_some(&mut self, space: &mut CodeCache, source: &mut Source<'_>) -> bool {
+        let Some(chain) = self.plan.pop_front() else { return false };
+        ChainWriter::new(space, source, &self.hot_blocks, self.settings.leaf_bytes).place(&chain, self.round);
+        if self.plan.is_empty() {
+            self.hot_blocks = AddressMap::default();
+            if self.hot >= MANY {
+                let regions = std::mem::take(&mut self.regions);
+                self.gathering = Gathering::plan(space, &regions);
+            }
+        }
+        true
+    }
+
+    /// Moves one more stretch of memory to a huge page; returns whether there was any.
+    pub fn gather_some(&mut self, space: &CodeCache, regions: &Regions) -> bool {
+        self.gathering.go_on(space, regions)
+    }
+
+    /// Plans a relayout from the counters of threads, those in the regions `of`.
+    pub fn plan(
+        &mut self,
+        space: &mut CodeCache,
+        regions: &Regions,
+        source: &mut Source<'_>,
+        (mut counts, of): (Vec<u64>, Vec<u32>),
+        now: Instant,
+    ) {
+        self.regions = of;
+        space.add_flows(&mut counts);
+        let recent = self.look(now, counts);
+        let blocks: Vec<_> =
+            self.choose(space, &recent).into_iter().map(|(id, count)| (space.block(id).start, count)).collect();
+        space.style = self.style();
+        let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
+        look_where_jumps_go(space, regions, &starts, &self.regions);
+        let mut hot = Vec::new();
+        for (at, count) in blocks {
+            // Calls of a marker function or of MPI must reach the code that reports the call.
+            if space.markers.contains_key(&at.get()) || space.mpi.watched(at.get()).is_some() {
+                continue;
+            }
+            if let Some(block) = source.block(at) {
+                let (successors, repeats) = space.runs_into(&block);
+                let runs_on = runs_on(&block, successors[0]);
+                hot.push(HotBlock { at, count, successors, runs_on, repeats });
+            }
+        }
+        self.hot_blocks = hot.iter().map(|b| (b.at.get(), *b)).collect();
+        self.round += 1;
+        self.plan = chains(&hot).into();
+    }
+
+    /// The blocks that cover nearly all `recent` execution: (block, executions).
+    fn choose(&mut self, space: &CodeCache, recent: &[u64]) -> Vec<(BlockId, u64)> {
+        let mut all = 0;
+        let mut placed_in = vec![0u64; self.executed.len()];
+        // Inlined blocks count for their originals.
+        let mut counts = vec![0u64; space.blocks.len()];
+        for (id, block) in space.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
+            let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
+            let Some(found) = space.find(block.version, block.start).filter(|_| count > 0) else { continue };
+            if block.copied || found == id as BlockId {
+                let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
+                counts[found as usize] += count;
+                all += weight;
+                placed_in[block.placed as usize] += weight;
+            }
+        }
+        // Rounds planned from few executions do not count as good placement.
+        let known = self.executed.iter().zip(&placed_in).skip(1).filter(|(then, _)| **then >= all / LITTLE);
+        let well_placed: u64 = known.map(|(_, weight)| weight).sum();
+        self.executed.push(all);
+        let executed = counts.into_iter().enumerate().filter(|(_, count)| *count > 0).map(|(id, count)| {
+            let code = &space.blocks[id].code;
+            (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
+        });
+        let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();
+        self.hot = 0;
+        if well_placed as f64 > WELL_PLACED * all as f64 {
+            return Vec::new();
+        }
+        blocks.sort_by(|a, b| b.cmp(a));
+        let mut covered = 0;
+        let enough = |(weight, _, _): &&(u64, BlockId, u64)| {
+            let go_on = (covered as f64) < HOT * all as f64;
+            covered += weight;
+            go_on
+        };
+        let hot: Vec<_> = blocks.iter().take_while(enough).collect();
+        self.hot = hot.len();
+        let worth = self.settings.worth;
+        hot.into_iter().filter(|block| block.2 >= worth).map(|&(_, id, count)| (id, count)).collect()
+    }
+}
+
 /// Looks from time to time.
 #[derive(Debug)]
 pub struct Looks {
@@ -200,7 +299,8 @@ impl Looks {
         Looks { looked: Instant::now(), settings, _wake_up: wake_up }
     }
 
-    fn is_time(&mut self, now: Instant) -> bool {
+    /// Whether to look now; restarts the interval if so.
+    pub fn is_time(&mut self, now: Instant) -> bool {
         let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
         if is_time {
             self.looked = now;
@@ -209,217 +309,24 @@ impl Looks {
     }
 }
 
-impl Run {
-    /// Plans the relayout of all code caches for which it is due.
-    pub fn look_for_hot_blocks(&mut self) {
-        let now = Instant::now();
-        if !self.looks.is_time(now) {
-            return;
-        }
-        // A suitable moment: this code runs now and then, and no thread waits for it.
-        heap::advise();
-        for (&id, process) in &mut self.processes {
-            let (is_time, slots) = {
-                let mut space = process.image.space.borrow_mut();
-                let blocks = space.blocks.len();
-                (space.placing.is_time(now, blocks), space.slots)
-            };
-            if !is_time {
-                continue;
-            }
-            let mut counts = vec![0; slots as usize];
-            let mut regions = Vec::new();
-            for thread in self.threads.values().filter(|t| t.process == id).take(THREADS) {
-                let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
-                // Our own memfd can always be read.
-                let _ = thread.regions.borrow().counters(thread.region, slots, add);
-                regions.push(thread.region);
-            }
-            process.image.space.borrow_mut().placing.regions = regions;
-            process.plan_places(counts, now);
-        }
-    }
-}
-
 impl CodeCache {
-    /// The blocks that cover nearly all `recent` execution: (block, executions).
-    fn hot_blocks(&mut self, recent: &[u64]) -> Vec<(BlockId, u64)> {
-        let mut all = 0;
-        let mut placed_in = vec![0u64; self.placing.executed.len()];
-        // Inlined blocks count for their originals.
-        let mut counts = vec![0u64; self.blocks.len()];
-        for (id, block) in self.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
-            let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
-            let Some(found) = self.find(block.version, block.start).filter(|_| count > 0) else { continue };
-            if block.copied || found == id as BlockId {
-                let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
-                counts[found as usize] += count;
-                all += weight;
-                placed_in[block.placed as usize] += weight;
-            }
-        }
-        // Rounds planned from few executions do not count as good placement.
-        let known = self.placing.executed.iter().zip(&placed_in).skip(1).filter(|(then, _)| **then >= all / LITTLE);
-        let well_placed: u64 = known.map(|(_, weight)| weight).sum();
-        self.placing.executed.push(all);
-        let executed = counts.into_iter().enumerate().filter(|(_, count)| *count > 0).map(|(id, count)| {
-            let code = &self.blocks[id].code;
-            (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
-        });
-        let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();
-        self.placing.hot = 0;
-        if well_placed as f64 > WELL_PLACED * all as f64 {
-            return Vec::new();
-        }
-        blocks.sort_by(|a, b| b.cmp(a));
-        let mut covered = 0;
-        let enough = |(weight, _, _): &&(u64, BlockId, u64)| {
-            let go_on = (covered as f64) < HOT * all as f64;
-            covered += weight;
-            go_on
-        };
-        let hot: Vec<_> = blocks.iter().take_while(enough).collect();
-        self.placing.hot = hot.len();
-        let worth = self.placing.settings.worth;
-        hot.into_iter().filter(|block| block.2 >= worth).map(|&(_, id, count)| (id, count)).collect()
-    }
-
-    /// Whether a block that is placed in round `places` (0: in none) avoids taken branches.
-    pub(crate) fn spares_taken_branches(&self, places: u32) -> bool {
-        places > 0 && self.placing.hot >= self.placing.settings.spare_branches_from
-    }
-
-    /// Whether the number of hot blocks calls for short code.
-    pub(crate) fn is_to_be_short(&self) -> bool {
-        self.placing.hot >= self.placing.settings.short_code_from
-    }
-
     /// Whether the block at `at` begins a chain: so do blocks that are called or looked up, because their entry code directly
     /// precedes them.
     fn begins_chain(&self, at: Address) -> bool {
         let place = Version::Plain.place(at);
-        let looked_up = self.entries.contains_key(&place) || self.callee_entries.contains_key(&place);
-        looked_up || self.callees.contains(&place)
+        let looked_up = self.lookups.entries.contains_key(&place) || self.lookups.callee_entries.contains_key(&place);
+        looked_up || self.lookups.callees.contains(&place)
     }
 
     /// The blocks that may follow `block` in a chain, and whether `block` is its own successor. Blocks that begin a chain are
     /// excluded, except for the usual target of its indirect jump.
     fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
         if block.end == End::JumpIndirect {
-            let is_called = |at: &Address| self.callees.contains(&Version::Plain.place(*at));
+            let is_called = |at: &Address| self.lookups.callees.contains(&Version::Plain.place(*at));
             return ([self.usual.target(block.start).filter(|to| !is_called(to)), None], false);
         }
         let all = successors(block.end, block.next());
         (all.map(|s| s.filter(|at| !self.begins_chain(*at))), all.contains(&Some(block.start)))
-    }
-
-    /// Writes the next chain of the plan; `false` if there is none. A looked-up address keeps its first entry, which then leads
-    /// to the new copy.
-    pub(crate) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
-        let Some(chain) = self.placing.plan.pop_front() else { return false };
-        self.place(source, &chain);
-        if self.placing.plan.is_empty() {
-            self.placing.hot_blocks = AddressMap::default();
-            if self.placing.hot >= MANY {
-                let regions = std::mem::take(&mut self.placing.regions);
-                self.plan_gathering(&regions);
-            }
-        }
-        true
-    }
-
-    /// Writes a chain; blocks that cannot be written keep their old copy.
-    fn place(&mut self, source: &mut Source<'_>, chain: &[Placed]) {
-        let Some(&Placed { at: start, .. }) = chain.first() else { return };
-        let Ok(mut unit) = self.begin_unit(Version::Plain, start) else { return };
-        unit.places = self.placing.round;
-        let mut exits = Exits::default();
-        if let Some(to) = self.write_placed(source, &mut unit, chain, &mut exits) {
-            self.end_unit(&mut unit, to);
-        }
-        self.finish_copies(source, &mut unit, &mut exits);
-        self.close(unit);
-    }
-
-    /// Writes a chain of hot blocks, up to the first that cannot be written; returns the address that it runs into.
-    pub(crate) fn write_placed(
-        &mut self,
-        source: &mut Source<'_>,
-        unit: &mut Superblock,
-        chain: &[Placed],
-        exits: &mut Exits,
-    ) -> Option<Address> {
-        let mut next = chain.first().map(|p| p.at);
-        for (i, &Placed { at, next_flows, next_is_alone }) in chain.iter().enumerate() {
-            // Text that changed meanwhile is no longer relaid out.
-            let block = self.find(unit.version, at).and_then(|_| source.block(at));
-            let (Some(block), true) = (block, next == Some(at)) else { break };
-            (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
-            let rest = chain.get(i + 1..).unwrap_or_default();
-            let leaf = self.leaf_behind(source, unit, &block);
-            unit.copies_callee = leaf.is_some();
-            let parks = next_is_alone && leaf.is_none() && unit.copy.is_none() && rcx_elision::may_leave(&block);
-            unit.park = parks && rcx_elision::pays(source, &mut unit.factory, rest);
-            let usual = self.usual.target(at);
-            unit.usual = usual.map(|at| UsualTarget { at, dead: source.dead_at(at) });
-            match self.block_into(unit, source, &block, exits) {
-                Ok(runs_into) => next = runs_into,
-                Err(_) => break,
-            }
-            if let Some(leaf) = leaf {
-                self.copy_leaf(source, unit, leaf, exits);
-            }
-        }
-        next
-    }
-
-    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). Where code is kept short, indirect
-    /// calls are not compared with their usual target and are not inlined; direct calls are (on cc1 that makes no difference
-    /// beyond the noise).
-    fn leaf_behind(&self, source: &mut Source<'_>, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {
-        let to = match block.end {
-            End::Call(to) => to,
-            End::CallIndirect => self.usual.target(block.start).filter(|_| !self.is_to_be_short())?,
-            _ => return None,
-        };
-        let call = block.start + u64::from(block.steps.last()?.offset);
-        let Placing { settings, hot_blocks, .. } = &self.placing;
-        let (hot, next, most) = ((hot_blocks, &self.usual), block.next(), settings.leaf_bytes);
-        let has_room = unit.hot.len() + unit.cold.len() < COPIES;
-        (to != next && has_room).then_some(())?;
-        Some((call, leaf(source, &mut unit.factory, hot, (to, next), most)?))
-    }
-}
-
-impl Process {
-    /// Plans a relayout from `counts`.
-    fn plan_places(&mut self, mut counts: Vec<u64>, now: Instant) {
-        let mut space = self.image.space.borrow_mut();
-        space.add_flows(&mut counts);
-        let recent = space.placing.look(now, counts);
-        let blocks: Vec<_> =
-            space.hot_blocks(&recent).into_iter().map(|(id, count)| (space.block(id).start, count)).collect();
-        let regions = space.placing.regions.clone();
-        drop(space);
-        let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
-        self.look_where_jumps_go(&starts, &regions);
-        let mut space = self.image.space.borrow_mut();
-        let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        let mut hot = Vec::new();
-        for (at, count) in blocks {
-            // Calls of a marker function or of MPI must reach the code that reports the call.
-            if space.markers.contains_key(&at.get()) || space.mpi.watched(at.get()).is_some() {
-                continue;
-            }
-            if let Some(block) = source.block(at) {
-                let (successors, repeats) = space.runs_into(&block);
-                let runs_on = runs_on(&block, successors[0]);
-                hot.push(HotBlock { at, count, successors, runs_on, repeats });
-            }
-        }
-        space.placing.hot_blocks = hot.iter().map(|b| (b.at.get(), *b)).collect();
-        space.placing.round += 1;
-        space.placing.plan = chains(&hot).into();
     }
 }
 

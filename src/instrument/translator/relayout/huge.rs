@@ -5,15 +5,15 @@
 
 use std::collections::VecDeque;
 
+use crate::instrument::translator::code_cache::arena::Arena;
 use crate::instrument::translator::code_cache::cache::CodeCache;
-use crate::instrument::translator::tracer::process::Process;
-
-/// Bytes of a huge page.
-pub const HUGE: u64 = 2 << 20;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::shared::HUGE;
 
 /// Memory to move to one huge page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Stretch {
+enum Stretch {
     /// Of an arena, from an offset on.
     Code(usize, u64),
     /// Of the tables, from an offset on.
@@ -22,30 +22,29 @@ pub(crate) enum Stretch {
     Counters(u32, u64),
 }
 
-impl CodeCache {
-    /// Plans to gather everything that blocks and the threads of `regions` touch.
-    pub(crate) fn plan_gathering(&mut self, regions: &[u32]) {
-        let pages = |bytes: u64| (0..bytes).step_by(HUGE as usize);
-        let code = |(i, arena): (usize, &crate::instrument::translator::code_cache::arena::Arena)| {
-            pages(arena.hot_bytes()).map(move |at| Stretch::Code(i, at))
-        };
-        let mut plan: VecDeque<Stretch> = self.arenas.iter().enumerate().flat_map(code).collect();
-        plan.extend(pages(self.tables.size()).map(Stretch::Tables));
-        let counters = u64::from(crate::instrument::translator::code_cache::layout::counter(self.slots));
-        plan.extend(regions.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
-        self.gathering = plan;
-    }
-}
+/// Stretches of memory that are still to be moved.
+#[derive(Debug, Default)]
+pub struct Gathering(VecDeque<Stretch>);
 
-impl Process {
-    /// Gathers one more stretch; returns whether there was any.
-    pub(crate) fn gather_some(&mut self) -> bool {
-        let mut space = self.image.space.borrow_mut();
-        let Some(stretch) = space.gathering.pop_front() else { return false };
+impl Gathering {
+    /// Everything that blocks and the threads of `regions` touch.
+    pub fn plan(space: &CodeCache, regions: &[u32]) -> Gathering {
+        let pages = |bytes: u64| (0..bytes).step_by(HUGE as usize);
+        let code = |(i, arena): (usize, &Arena)| pages(arena.hot_bytes()).map(move |at| Stretch::Code(i, at));
+        let mut plan: VecDeque<Stretch> = space.arenas.iter().enumerate().flat_map(code).collect();
+        plan.extend(pages(space.tables.size()).map(Stretch::Tables));
+        let counters = u64::from(layout::counter(space.counters.slots));
+        plan.extend(regions.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
+        Gathering(plan)
+    }
+
+    /// Moves one more stretch; returns whether there was any.
+    pub fn go_on(&mut self, space: &CodeCache, regions: &Regions) -> bool {
+        let Some(stretch) = self.0.pop_front() else { return false };
         match stretch {
             Stretch::Code(arena, at) => space.arenas[arena].gather(at),
             Stretch::Tables(at) => space.tables.gather(at),
-            Stretch::Counters(region, at) => self.image.regions.borrow().gather(region, at),
+            Stretch::Counters(region, at) => regions.gather(region, at),
         }
         true
     }

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, chains, successors};
-use crate::instrument::translator::relayout::target_prediction::Usual;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::tracee::address::Address;

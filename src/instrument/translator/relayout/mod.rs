@@ -1,10 +1,10 @@
-//! Hot code, written a second time: in a better order, with callees inlined, targets predicted and lookups ordered.
+//! Hot code, written a second time: in a better order, with callees inlined and usual targets compared in place.
 
+pub mod chain_writer;
 pub mod hot_code;
 pub mod huge;
 pub mod inline_analysis;
 pub mod inline_emit;
-pub mod lookup_order;
 pub mod pettis_hansen;
 pub mod rcx_elision;
 pub mod target_prediction;

@@ -1,89 +1,17 @@
-//! Inline caches for the usual targets of indirect jumps and calls. Most hot ones nearly always go to one target (those of the
-//! PLT, and in an interpreter those between the instructions of a loop). Until relayout, their blocks record the last target;
-//! after relayout, they reach the usual target by a comparison of their own, without a lookup.
-//!
-//! ```text
-//!  first place:  RDX = target; slot = RDX; look RDX up
-//!  later:        RDX = target; RDX = usual? ─no─▶ cold: look RDX up
-//!                registers back; the block there, or its call
-//! ```
+//! Finds the usual targets of indirect jumps and calls
+//! ([`usual_target`](crate::instrument::translator::translate::usual_target)).
 
 use std::time::Duration;
 
-use iced_x86::{OpKind, Register};
-
-use crate::instrument::translator::code_cache::block::Moved;
-use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::translator::translate::returns::{Callee, call_looked_up_in};
-use crate::instrument::translator::translate::terminators::look_up_in;
-use crate::instrument::x86_64::compare::can_undo;
-use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
-use crate::instrument::x86_64::liveness::Dead;
-use crate::instrument::x86_64::rewrite::{NoRule, gpr};
-use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::address::Address;
 
 /// Number of reads of a jump's last target, and the pause between them: not a multiple of the duration of a loop's pass.
 const LOOKS: u32 = 8;
 const PAUSE: Duration = Duration::from_micros(30);
-
-/// The usual target of the jump at the end of a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UsualTarget {
-    pub(crate) at: Address,
-    /// The flags that are dead there.
-    pub(crate) dead: Dead,
-}
-
-/// The state of a jump or a call while its target is compared.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    place: Place,
-    /// The block is not counted yet, but will be behind the comparison, where these flags are dead.
-    counts_later: Option<Dead>,
-}
-
-impl Held {
-    /// The program's registers that are elsewhere.
-    fn moved(self) -> Moved {
-        if self.place == Place::Rdx { Moved::RcxAndRdx } else { Moved::Rcx }
-    }
-}
-
-/// Where the target is when it is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// In the program's own register.
-    In(Gpr),
-    /// Loaded into RCX alone: this avoids a dependency chain through saves and reloads of RDX from jump to jump.
-    Rcx,
-    /// In RDX, with RCX to compare it.
-    Rdx,
-}
-
-/// The known targets of indirect jumps, by the start addresses of their blocks.
-#[derive(Debug, Default)]
-pub struct Usual {
-    /// The slots in which they record their last targets.
-    slots: AddressMap<u64, u32>,
-    /// Their usual targets.
-    targets: AddressMap<u64, Address>,
-}
-
-impl Usual {
-    /// The usual target of the jump at the end of the block at `start`, if known.
-    pub fn target(&self, start: Address) -> Option<Address> {
-        self.targets.get(&start.get()).copied()
-    }
-
-    /// Forgets the targets of jumps at `from..to`, where the text has changed.
-    pub fn forget(&mut self, from: Address, to: Address) {
-        self.targets.retain(|&at, _| at < from.get() || at >= to.get());
-    }
-}
 
 /// The address that makes up at least three quarters of `seen`.
 fn usual(seen: &[u64]) -> Option<Address> {
@@ -92,167 +20,23 @@ fn usual(seen: &[u64]) -> Option<Address> {
     (times * 4 >= seen.len() * 3).then(|| Address::new(most))
 }
 
-impl Process {
-    /// Samples the targets of the jumps that end the blocks at `starts`, in the threads of `regions`.
-    pub(crate) fn look_where_jumps_go(&mut self, starts: &[Address], regions: &[u32]) {
-        let mut space = self.image.space.borrow_mut();
-        let all = self.image.regions.borrow();
-        let slots: Vec<(Address, u32)> =
-            starts.iter().filter_map(|at| Some((*at, *space.usual.slots.get(&at.get())?))).collect();
-        if slots.is_empty() {
-            return;
-        }
-        let mut seen: Vec<Vec<u64>> = vec![Vec::new(); slots.len()];
-        for _ in 0..LOOKS {
-            for (seen, (_, slot)) in seen.iter_mut().zip(&slots) {
-                let targets = regions.iter().map(|&region| all.get(region, layout::counter(*slot)));
-                seen.extend(targets.filter(|&at| at != 0));
-            }
-            std::thread::sleep(PAUSE);
-        }
-        for ((start, _), seen) in slots.iter().zip(&seen) {
-            if let Some(target) = usual(seen).filter(|at| space.find(Version::Plain, *at).is_some()) {
-                space.usual.targets.insert(start.get(), target);
-            }
-        }
+/// Samples the targets of the jumps that end the blocks at `starts`, in the threads of the regions `of`.
+pub(crate) fn look_where_jumps_go(space: &mut CodeCache, all: &Regions, starts: &[Address], of: &[u32]) {
+    let slots: Vec<(Address, u32)> = starts.iter().filter_map(|at| Some((*at, space.usual.slot(*at)?))).collect();
+    if slots.is_empty() {
+        return;
     }
-}
-
-impl Writer<'_> {
-    /// Records RDX, the target, if the block may still be relaid out.
-    pub(crate) fn note_target(&mut self) {
-        if self.unit.version != Version::Plain || self.unit.places > 0 {
-            return;
+    let mut seen: Vec<Vec<u64>> = vec![Vec::new(); slots.len()];
+    for _ in 0..LOOKS {
+        for (seen, (_, slot)) in seen.iter_mut().zip(&slots) {
+            let targets = of.iter().map(|&region| all.get(region, layout::counter(*slot)));
+            seen.extend(targets.filter(|&at| at != 0));
         }
-        let start = self.block.start.get();
-        let slot = match self.space.usual.slots.get(&start) {
-            Some(&slot) => slot,
-            None => {
-                // Without a slot, the jump records no target.
-                let Some(slot) = self.space.new_slot() else { return };
-                self.space.usual.slots.insert(start, slot);
-                slot
-            }
-        };
-        self.unit.hot.save(layout::counter(slot), RDX);
+        std::thread::sleep(PAUSE);
     }
-
-    /// Writes the indirect jump, which usually goes to `usual`; returns the address at which the chain continues.
-    pub(crate) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
-        let held = self.hold_target(usual, counted)?;
-        let other = self.unless_usual(usual, held);
-        self.load_rcx_unless_parked();
-        self.go_elsewhere(held, usual.at, other);
-        // Leaving an inlined body goes through a call.
-        let go = if self.unit.copy.is_some() { call_looked_up_in } else { look_up_in };
-        go(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
-        Ok(Some(usual.at))
-    }
-
-    /// Whether the indirect call compares its usual target: not where instruction fetch is the bottleneck, and not if another
-    /// block that ends in the same call executes it.
-    pub(crate) fn calls_directly(&self) -> bool {
-        !self.space.is_to_be_short() && !self.is_called_elsewhere()
-    }
-
-    /// Writes the indirect call, whose usual target is `usual`; returns the address at which the chain continues.
-    pub(crate) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
-        let next = self.block.next();
-        let held = self.hold_target(usual, counted)?;
-        self.point(self.last_offset(), held.moved());
-        // The push comes here, where the program's registers are known.
-        self.push_next();
-        let call = self.unit.hot.here();
-        let other = self.unless_usual(usual, held);
-        self.unit.hot.load(RCX, layout::SAVE_RCX);
-        if self.unit.copies_callee {
-            self.go_elsewhere(held, usual.at, other);
-            self.call_aside(call);
-            return Ok(Some(next));
+    for ((start, _), seen) in slots.iter().zip(&seen) {
+        if let Some(target) = usual(seen).filter(|at| space.find(Version::Plain, *at).is_some()) {
+            space.usual.learn(*start, target);
         }
-        self.align_call(0, Callee::At(usual.at), next);
-        self.call_at(usual.at);
-        let landing = self.land_at(next, call, true);
-        self.go_elsewhere(held, usual.at, other);
-        call_looked_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
-        // No return reaches this jump.
-        self.unit.cold.jump(landing);
-        Ok(Some(next))
-    }
-
-    /// Brings the target to a place where it can be compared.
-    fn hold_target(&mut self, usual: UsualTarget, counted: bool) -> Result<Held, NoRule> {
-        // Where flags are dead, a counter costs less.
-        let counts_later = Some(usual.dead).filter(|&dead| !counted && dead != Dead::None);
-        let counted = counted || counts_later.is_some();
-        let place = match self.target_register() {
-            Some(register) => Place::In(register),
-            // Counting before the comparison needs RCX.
-            None if counted && can_undo(usual.at.get()) => Place::Rcx,
-            None => Place::Rdx,
-        };
-        match place {
-            Place::In(_) => self.save_rcx(counted),
-            Place::Rcx => {
-                self.save_rcx(true);
-                self.point(self.last_offset(), self.plain());
-                self.load_target_into(Register::RCX)?;
-            }
-            Place::Rdx => {
-                self.load_target()?;
-                self.save_rcx(counted);
-            }
-        }
-        Ok(Held { place, counts_later })
-    }
-
-    /// Writes a comparison of the target that falls through with all registers but RCX restored. Returns the rel32 of the jump
-    /// for another target.
-    fn unless_usual(&mut self, usual: UsualTarget, held: Held) -> CacheAddress {
-        let (hot, at) = (&mut self.unit.hot, usual.at.get());
-        let other = match held.place {
-            Place::In(register) => hot.unless_equal(register, at).other,
-            Place::Rcx => hot.unless_rcx_is(at).other,
-            Place::Rdx => hot.unless_equal(RDX, at).other,
-        };
-        if let Some(dead) = held.counts_later {
-            hot.increment(layout::counter(self.slot), dead);
-            self.counted_at = Some((hot.here() - self.entry) as u32);
-        }
-        if held.place == Place::Rdx {
-            hot.load(RDX, layout::SAVE_RDX);
-        }
-        other
-    }
-
-    /// Writes to the cold part the path from the rel32 at `other` for all but the usual target, with the target in RDX.
-    fn go_elsewhere(&mut self, held: Held, usual: Address, other: CacheAddress) {
-        let cold = &mut self.unit.cold;
-        let from = cold.here();
-        self.unit.hot.set_word(other, relative(other, from));
-        match held.place {
-            Place::In(register) => {
-                cold.save(layout::SAVE_RDX, RDX);
-                cold.copy(RDX, register);
-            }
-            Place::Rcx => {
-                cold.save(layout::SAVE_RDX, RDX);
-                cold.rcx_that_differed(RDX, usual.get());
-            }
-            Place::Rdx => {}
-        }
-        if held.counts_later.is_some() {
-            self.count_aside_with_rcx(self.slot, from);
-        }
-        if let Some(leave) = self.leave {
-            self.count_aside_with_rcx(leave.slot, from);
-        }
-    }
-
-    /// The register that holds the target, if it can be compared there.
-    fn target_register(&self) -> Option<Gpr> {
-        let instruction = self.block.steps.last()?.instruction;
-        let register = (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());
-        register.filter(|r| !matches!(r, Register::RCX | Register::RSP)).and_then(gpr)
     }
 }

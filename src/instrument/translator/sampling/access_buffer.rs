@@ -8,12 +8,12 @@ use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::probe_site::{ProbeSite, Shape};
+use crate::instrument::translator::code_cache::records::{self, Reader};
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::pc_sampling::Unseen;
-use crate::instrument::translator::sampling::records::{self, Reader};
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::tracer::thread::Thread;
-use crate::instrument::translator::translate::probes::{ProbeSite, Shape};
 use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
@@ -193,7 +193,7 @@ impl AccessBuffer {
     fn decode(&mut self, space: &CodeCache, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
-        records::read(&bytes[part], &space.probe_sites, about_to, self);
+        records::read(&bytes[part], &space.counters.probe_sites, about_to, self);
         self.bytes = bytes;
     }
 

@@ -8,11 +8,11 @@ use crate::instrument::strings::Run;
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
+use crate::instrument::translator::code_cache::probe_site::ProbeSite;
+use crate::instrument::translator::code_cache::records::{self, Reader};
+use crate::instrument::translator::program::thread::Thread;
+use crate::instrument::translator::sampling::access_buffer::empty;
 use crate::instrument::translator::sampling::burst_pace::Stage;
-use crate::instrument::translator::sampling::records::{self, Reader};
-use crate::instrument::translator::tracer::thread::Thread;
-use crate::instrument::translator::translate::probes::ProbeSite;
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
 use crate::tracee::proc_status::read_cpu_seconds;
@@ -199,7 +199,7 @@ impl Bursts {
                 let (offset, kind) = (0, AccessKind::Load);
                 let (sink, numbers, entries) = (&mut *self.sink, &mut self.numbers, &mut self.entries);
                 let mut reader = Entries { space, sink, numbers, entries, offset, kind };
-                records::read(&self.bytes, &space.probe_sites, about_to, &mut reader);
+                records::read(&self.bytes, &space.counters.probe_sites, about_to, &mut reader);
                 self.sink.record(thread.ordinal, &self.entries);
                 self.moved = true;
             }
@@ -210,16 +210,5 @@ impl Bursts {
     /// Ends the run.
     pub fn finish(self) -> BurstEvidence {
         self.sink.finish()
-    }
-}
-
-/// Hands the records of a stopped or waiting thread to their sink, and empties its buffer.
-pub fn take_records(drain: &mut Option<AccessBuffer>, bursts: &mut Option<Bursts>, space: &CodeCache, thread: &Thread) {
-    if thread.version.traces() {
-        if let Some(bursts) = bursts {
-            bursts.drain(space, thread);
-        }
-    } else if let Some(drain) = drain {
-        drain.drain(space, thread);
     }
 }

@@ -4,7 +4,5 @@ pub mod access_buffer;
 pub mod burst_pace;
 pub mod bursts;
 pub mod pc_sampling;
-pub mod records;
-pub mod traces;
-pub mod tracing;
+pub mod recording;
 pub mod windows;

@@ -8,13 +8,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::kernel::signals::State;
-use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::tracee::address::{Address, CacheAddress};
-use crate::tracee::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
-use crate::tracee::thread::{Mode, Registers, Stopped};
-use crate::tracee::wait::Stop;
+use crate::tracee::proc_status::read_cpu_seconds;
 use crate::tracee::wake_up::WakeUp;
 
 /// Average length of a pause, as a multiple of the window before it, in processor time. It varies between half and one and a half
@@ -34,25 +28,20 @@ const ALONE: f64 = 1.25;
 /// if it collects much.
 const LIMIT_S: f64 = 0.02;
 /// Interval between checks whether to move threads.
-const LOOK: Duration = Duration::from_millis(2);
+pub(crate) const LOOK: Duration = Duration::from_millis(2);
 /// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
 /// or as one that was not extended.
 const PEEK_S: f64 = 0.005;
-/// More steps than any of the translator's sequences has instructions.
-const MAX_STEPS: usize = 200;
-/// Results of an interrupted system call that the kernel will restart: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
-const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
-
 /// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
 /// windows.
 #[derive(Debug)]
 pub struct Windows {
     /// The version that threads should be in.
-    wanted: Version,
+    pub(crate) wanted: Version,
     /// The time at the last look.
-    now_s: f64,
+    pub(crate) now_s: f64,
     /// When `wanted` began.
-    since_s: f64,
+    pub(crate) since_s: f64,
     /// When the present window or pause began, in elapsed time and in processor seconds.
     begun: (Instant, f64),
     /// Processors that the program had in the last pause.
@@ -62,10 +51,10 @@ pub struct Windows {
     /// Pauses so far.
     pauses: u32,
     /// The present pause must end now.
-    cut_short: bool,
+    pub(crate) cut_short: bool,
     /// Time of the last look at where the threads are.
     peeked_s: f64,
-    looked: Instant,
+    pub(crate) looked: Instant,
     /// Each thread's processor seconds at the last look.
     cpu_s: HashMap<Pid, f64>,
     /// Interrupts rprof's wait, so that phases end.
@@ -113,7 +102,7 @@ impl Windows {
     }
 
     /// Brings `now_s` up to date.
-    fn look(&mut self, threads: impl Iterator<Item = Pid>) {
+    pub(crate) fn look(&mut self, threads: impl Iterator<Item = Pid>) {
         let cpu: HashMap<Pid, f64> = threads.filter_map(|tid| Some((tid, read_cpu_seconds(tid)?))).collect();
         self.now_s += cpu.iter().map(|(tid, now)| now - self.cpu_s.get(tid).unwrap_or(&0.0)).sum::<f64>();
         self.cpu_s = cpu;
@@ -121,7 +110,7 @@ impl Windows {
     }
 
     /// Makes `wanted` the version that threads should be in.
-    fn turn_to(&mut self, wanted: Version, threads: usize) {
+    pub(crate) fn turn_to(&mut self, wanted: Version, threads: usize) {
         if wanted == self.wanted {
             return;
         }
@@ -156,7 +145,8 @@ impl Windows {
         (PAUSE * self.length_s).min(longest_s) * varied
     }
 
-    fn is_over(&self) -> bool {
+    /// Whether the present phase was long enough.
+    pub(crate) fn is_over(&self) -> bool {
         if self.cut_short {
             return true;
         }
@@ -165,7 +155,7 @@ impl Windows {
     }
 
     /// Whether a look at where the threads are is due; restarts the interval if so.
-    fn is_time_to_peek(&mut self) -> bool {
+    pub(crate) fn is_time_to_peek(&mut self) -> bool {
         let so_far_s = self.now_s - self.since_s;
         let peek = self.wanted == Version::Plain
             && so_far_s >= self.length_s.min(LIMIT_S)
@@ -175,141 +165,6 @@ impl Windows {
         }
         peek
     }
-}
-
-impl Run {
-    /// Interrupts every running thread that is not in the version that it should be in.
-    pub fn keep_pace(&mut self) {
-        if self.drain.is_none() && self.bursts.is_none() {
-            return;
-        }
-        let of_sink = |drain: &Option<AccessBuffer>| drain.as_ref().map_or(Version::Plain, AccessBuffer::wanted);
-        let mut wanted = of_sink(&self.drain);
-        if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
-            self.windows.look(self.threads.keys().copied());
-        }
-        // A pause lasts until the sink has caught up, and so does a burst in it.
-        let is_behind = self.drain.as_ref().is_some_and(AccessBuffer::is_behind);
-        // In visits it lasts until the next one that records addresses.
-        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing() || self.visits);
-        if let Some(drain) = &mut self.drain
-            && wanted == self.windows.wanted
-            && self.windows.is_over()
-            && !goes_on
-        {
-            drain.end_phase();
-            wanted = drain.wanted();
-            // If the phase continues, rprof asks again after the same time.
-            self.windows.since_s = self.windows.now_s;
-        }
-        let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
-        self.windows.turn_to(wanted, self.threads.len());
-        if begins_to_measure {
-            // Threads have left the pause, and so counted all of it.
-            self.tell_course();
-            wanted = of_sink(&self.drain);
-        }
-        self.keep_pace_of_bursts(wanted == Version::Plain);
-        let peek = self.drain.is_some() && !self.is_tracing() && self.windows.is_time_to_peek();
-        let wanted = self.wanted();
-        for (&tid, thread) in &mut self.threads {
-            if thread.version == wanted
-                && let Some(drain) = &mut self.drain
-            {
-                drain.join_burst(thread);
-            }
-            // A thread that waits for something would have its system call interrupted.
-            if (thread.version != wanted || peek) && !thread.stalled && is_runnable(tid) {
-                thread.peeked |= peek;
-                // If it is gone, its end will be seen.
-                let _ = thread.running(tid).interrupt();
-            }
-        }
-    }
-
-    /// Whether rprof stopped a thread to see where it is.
-    pub fn is_peeked(&self, tid: Pid) -> bool {
-        self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
-    }
-
-    /// Looks where a stopped thread is: a pause ends when code runs that no window has seen. The thread stays stopped while the
-    /// sink catches up, because that code may not run for long.
-    pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
-        let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
-            return Ok(());
-        };
-        thread.peeked = false;
-        let at = CacheAddress::new(stopped.registers()?.rip);
-        let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
-        if code.is_some_and(|code| drain.unseen.found(code)) {
-            drain.catch_up();
-            self.windows.cut_short = true;
-        }
-        Ok(())
-    }
-
-    /// Lets the access sink do some of its deferred work, which may end the phase; false if nothing is left.
-    pub fn work_of_sink(&mut self) -> bool {
-        let Some(drain) = &mut self.drain else { return false };
-        let worked = drain.work();
-        if worked && drain.wanted() != self.windows.wanted {
-            self.keep_pace();
-        }
-        worked
-    }
-
-    /// Whether a thread is in another version than it should be.
-    pub fn is_to_turn(&self, tid: Pid) -> bool {
-        self.threads.get(&tid).is_some_and(|thread| thread.version != self.wanted())
-    }
-
-    /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
-    /// call, or if a trap of its own is still to be reported.
-    pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
-        let tid = stopped.tid();
-        let mut stopped = stopped;
-        for _ in 0..MAX_STEPS {
-            let mut registers = stopped.registers()?;
-            if is_to_restart(&registers) || has_fault_pending(tid) {
-                return Ok(stopped);
-            }
-            match self.as_the_program_has_it(tid, &mut registers)? {
-                State::Continued => stopped.set_registers(&registers)?,
-                State::Between => {
-                    (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
-                }
-                State::Outside => {
-                    self.enter_version(tid, false);
-                    return Ok(stopped);
-                }
-                State::Program => {
-                    self.enter_version(tid, true);
-                    return self.redirect(stopped, registers, Address::new(registers.rip));
-                }
-            }
-        }
-        Ok(stopped)
-    }
-
-    fn enter_version(&mut self, tid: Pid, in_cache: bool) {
-        self.end_burst(tid);
-        self.drain_buffer(tid);
-        let wanted = self.wanted();
-        let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let before = std::mem::replace(&mut thread.version, wanted);
-        // For the access sink a burst is a part of the pause.
-        let same_phase = before.phase() == wanted.phase();
-        let mut drain = self.drain.as_mut().filter(|_| !same_phase);
-        match &mut drain {
-            Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
-            None => empty(&thread.regions.borrow(), thread.region, wanted),
-        }
-        self.note_turn(tid, before, in_cache);
-    }
-}
-
-fn is_to_restart(registers: &Registers) -> bool {
-    registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(registers.rax as i64))
 }
 
 #[cfg(test)]

@@ -7,44 +7,24 @@
 //!                                               a thread stopped
 //! ```
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::roster::Roster;
-use crate::instrument::tally::Tally;
-use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
-use crate::instrument::translator::counts::execution_deltas::Told;
-use crate::instrument::translator::kernel::allocations::Askers;
-use crate::instrument::translator::kernel::dispositions::Dispositions;
-use crate::instrument::translator::kernel::filters::Filters;
-use crate::instrument::translator::kernel::marks::{Marks, note_call};
-use crate::instrument::translator::kernel::rlimit_as::Allowance;
-use crate::instrument::translator::mpi::recorder::MpiRecorder;
-use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
-use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::sampling::burst_pace::Pace;
-use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
-use crate::instrument::translator::sampling::windows::Windows;
-use crate::instrument::translator::tracer::handoff::{Loans, is_to_be_lent};
-use crate::instrument::translator::tracer::native::{Excursion, Uncounted};
-use crate::instrument::translator::tracer::process::{Destination, Process};
-use crate::instrument::translator::tracer::regions::Request;
-use crate::instrument::translator::tracer::spin_budget::Patience;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::mpi::recorder::note_call;
+use crate::instrument::translator::program::excursions::Excursion;
+use crate::instrument::translator::program::hot_blocks::look_for_hot_blocks;
+use crate::instrument::translator::program::process::{Destination, Process};
+use crate::instrument::translator::tracer::loans::is_to_be_lent;
+use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
 use crate::instrument::translator::translate::superblock::TranslateError;
-use crate::instrument::turns::Turns;
-use crate::profile::run::Warning;
-use crate::tracee::affinity::{Seat, current_cpu};
+use crate::tracee::affinity::current_cpu;
 use crate::tracee::proc_status::read_last_cpu;
-use crate::tracee::remote::RemoteError;
-use crate::tracee::thread::{Mode, Stopped, TraceError};
+use crate::tracee::thread::{Mode, Stopped};
 use crate::tracee::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
 
 /// How long descendants are still counted after the program's end before they are released.
@@ -55,157 +35,19 @@ const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 /// How long polling continues without a request in visits: the program needs the CPU more.
 const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);
 
-/// Why following a thread went wrong.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    /// The thread ended meanwhile: nothing is wrong.
-    #[error("a thread ended")]
-    Gone,
-    /// Tracing failed.
-    #[error(transparent)]
-    Trace(TraceError),
-    /// A system call on the program's behalf failed.
-    #[error(transparent)]
-    Remote(RemoteError),
-    /// The engine cannot follow the program.
-    #[error("{0}")]
-    Unsupported(String),
-}
-
-impl From<TraceError> for RunError {
-    fn from(error: TraceError) -> Self {
-        if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }
-    }
-}
-
-impl From<RemoteError> for RunError {
-    fn from(error: RemoteError) -> Self {
-        match error {
-            RemoteError::Trace(error) => error.into(),
-            RemoteError::Ended(_) => RunError::Gone,
-            other => RunError::Remote(other),
-        }
-    }
-}
-
-impl From<RunError> for CountError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Trace(error) => error.into(),
-            RunError::Remote(error) => CountError::Remote(error),
-            other => CountError::Unsupported(other.to_string()),
-        }
-    }
-}
-
-/// One run.
-pub(crate) struct Run {
-    pub threads: HashMap<Pid, Thread>,
-    /// Address spaces, by the id of the process that had each first.
-    pub processes: HashMap<Pid, Process>,
-    /// By process: its actions for the signals of rprof's traps.
-    pub dispositions: HashMap<Pid, Dispositions>,
-    /// By process that has set a limit on its address space.
-    pub allowances: HashMap<Pid, Allowance>,
-    /// By process that has filtered its system calls, or whose ancestor has.
-    pub filters: HashMap<Pid, Filters>,
-    /// New tasks that stopped before their parent's event announced them.
-    pub orphans: HashMap<Pid, Stopped>,
-    /// Events seen while waiting for another one.
-    pub backlog: VecDeque<Event>,
-    pub tally: Tally,
-    pub roster: Roster,
-    pub warnings: Vec<Warning>,
-    pub first: Pid,
-    /// Uncounted execution.
-    pub uncounted: Uncounted,
-    /// CPU seconds of the first process and of those that it waited for, once it has ended.
-    pub family_cpu_s: Option<f64>,
-    /// The receiver of addresses, if there is an access sink.
-    pub drain: Option<AccessBuffer>,
-    /// The receiver of bursts, if there is a burst sink.
-    pub bursts: Option<Bursts>,
-    /// The schedule of bursts.
-    pub(crate) burst_pace: Pace,
-    /// Finds the callers that allocate memory.
-    pub askers: Askers,
-    /// The marked regions that threads are in.
-    pub marks: Marks,
-    /// Calls of MPI.
-    pub mpi: MpiRecorder,
-    /// The windows in which addresses are recorded.
-    pub windows: Windows,
-    /// Time of the last report of executions to the access sink.
-    pub told: Told,
-    /// Code caches of address spaces that no longer exist, still to be added to the tally.
-    pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
-    /// Seconds from the start of the run to its end.
-    pub wall_s: f64,
-    /// When to look for hot blocks.
-    pub looks: Looks,
-    /// Code caches that workers serve: their processes are missing in `processes`.
-    pub(crate) loans: Loans,
-    /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
-    pub visits: bool,
-    /// Time that went into answers to threads that waited for them.
-    pub waited: Duration,
-    /// Threads whose stop could not be handled, and that are still in it.
-    pub stuck: HashMap<Pid, Stop>,
-    polling: bool,
-    /// How long polling continues without a request.
-    patience: Patience,
-    /// The thread to look at next.
-    turns: Turns,
-    /// The CPU that rprof polls on: not the one of a thread that waits for it.
-    seat: Seat,
+/// How a sleep ended.
+enum Slept {
+    /// It did not begin: a thread had asked.
+    Asked,
+    /// With an event.
+    Event(Event),
+    /// No thread is left.
+    Nobody,
+    /// By a timer, or with an event that has to wait; rprof polls again.
+    Woken,
 }
 
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](crate::instrument::Translator) for the rest.
-    pub fn new(
-        first: Pid,
-        (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
-        placing: PlacingSettings,
-        before_lent: Option<fn()>,
-        visits: bool,
-    ) -> Self {
-        let seat = Seat::new();
-        Run {
-            threads: HashMap::new(),
-            processes: HashMap::new(),
-            dispositions: HashMap::new(),
-            allowances: HashMap::new(),
-            filters: HashMap::new(),
-            orphans: HashMap::new(),
-            backlog: VecDeque::new(),
-            tally: Tally::new(),
-            roster: Roster::new(),
-            warnings: Vec::new(),
-            first,
-            uncounted: Uncounted::default(),
-            family_cpu_s: None,
-            askers: Askers::default(),
-            marks: Marks::default(),
-            mpi: MpiRecorder::default(),
-            windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
-            burst_pace: Pace::new(),
-            bursts,
-            told: Told::default(),
-            drain,
-            finished: VecDeque::new(),
-            wall_s: 0.0,
-            looks: Looks::new(placing),
-            loans: Loans::new(&seat, before_lent),
-            visits,
-            waited: Duration::ZERO,
-            stuck: HashMap::new(),
-            polling: false,
-            patience: Patience::default(),
-            turns: Turns::default(),
-            seat,
-        }
-    }
-
     /// Runs until the first process has ended, and its descendants have ended or were released.
     pub fn follow(&mut self) -> Result<i32, CountError> {
         let mut status = None;
@@ -239,7 +81,10 @@ impl Run {
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }
 
-    /// Waits for the next event and answers mailboxes meanwhile. `None`: no thread is left, or the deadline has passed.
+    /// Waits for the next event and serves the program meanwhile. `None`: no thread is left, or the deadline has passed.
+    ///
+    /// Each round, in this order: lots that workers return, deferred events, mailboxes (or work ahead if none asks), what is due by
+    /// the clock, the next stop. After some time without a request, rprof sleeps until a thread stops.
     pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
         self.set_polling(true);
         let mut active = Instant::now();
@@ -248,19 +93,11 @@ impl Run {
             if let Some(event) = self.no_longer_put_off().or_else(|| self.backlog.pop_front()) {
                 return Ok(Some(event));
             }
-            if self.answer_all()? {
-                active = Instant::now();
-                self.patience.paid();
-            } else if self.processes.values_mut().any(Process::translate_ahead)
-                || !self.is_tracing() && self.work_of_sink()
-            {
+            if self.serve()? {
                 active = Instant::now();
             }
-            self.look_for_hot_blocks();
-            if self.windows.is_time_to_look() {
-                self.keep_pace();
-            }
-            if let Some(event) = self.backlog.pop_front().or_else(|| self.turns.look(self.threads.keys())) {
+            self.look_at_the_clock();
+            if let Some(event) = self.backlog.pop_front().or_else(|| self.polling.turns.look(self.threads.keys())) {
                 match self.unless_lent(event) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
@@ -269,35 +106,23 @@ impl Run {
             if self.loans.are_awaited() {
                 continue;
             }
-            if self.threads.is_empty() && self.orphans.is_empty() && deadline.is_some() {
+            if self.is_over(deadline) {
                 return Ok(None);
             }
-            if deadline.is_some_and(|d| Instant::now() >= d) {
-                return Ok(None);
-            }
-            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.patience.get() } {
+            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.polling.patience.get() } {
                 // In visits, the wake-up of the windows ends the wait in time.
                 if deadline.is_some() && !self.visits {
                     std::thread::sleep(BETWEEN_LOOKS);
                     continue;
                 }
-                self.seat.anywhere();
-                self.patience.ended(Instant::now());
-                self.set_polling(false);
-                // Answers threads that asked before they could see that polling ended; later ones trap.
-                fence(Ordering::SeqCst);
-                if self.answer_all()? {
-                    self.set_polling(true);
-                    active = Instant::now();
-                    continue;
-                }
-                match wait_any_or_signal() {
-                    Waited::Event(event) => match self.unless_lent(event) {
-                        Some(event) => return Ok(Some(event)),
-                        None => self.set_polling(true),
-                    },
-                    Waited::Nobody => return Ok(None),
-                    Waited::Interrupted => self.set_polling(true),
+                match self.sleep()? {
+                    Slept::Asked => {
+                        active = Instant::now();
+                        continue;
+                    }
+                    Slept::Event(event) => return Ok(Some(event)),
+                    Slept::Nobody => return Ok(None),
+                    Slept::Woken => {}
                 }
             }
             for _ in 0..16 {
@@ -306,26 +131,59 @@ impl Run {
         }
     }
 
-    pub fn set_polling(&mut self, polling: bool) {
-        if self.polling != polling {
-            self.polling = polling;
-            self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
+    /// Answers mailboxes; if there is no request, works ahead. Returns whether there was anything to do.
+    fn serve(&mut self) -> Result<bool, CountError> {
+        if self.answer_all()? {
+            self.polling.patience.paid();
+            return Ok(true);
         }
+        Ok(self.processes.values_mut().any(Process::translate_ahead)
+            || !self.recording.is_tracing() && self.work_of_sink())
+    }
+
+    /// Does what is due by the clock: looks for hot blocks, and moves threads as windows begin and end.
+    fn look_at_the_clock(&mut self) {
+        look_for_hot_blocks(&mut self.looks, &mut self.processes, &self.threads);
+        if self.recording.windows.is_time_to_look() {
+            self.keep_pace();
+        }
+    }
+
+    /// Whether there is nothing more to wait for.
+    fn is_over(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|d| self.threads.is_empty() && self.orphans.is_empty() || Instant::now() >= d)
+    }
+
+    /// Stops polling, and sleeps until a thread stops or a timer wakes rprof.
+    fn sleep(&mut self) -> Result<Slept, CountError> {
+        self.polling.seat.anywhere();
+        self.polling.patience.ended(Instant::now());
+        self.set_polling(false);
+        // Answers threads that asked before they could see that polling ended; later ones trap.
+        fence(Ordering::SeqCst);
+        if self.answer_all()? {
+            self.set_polling(true);
+            return Ok(Slept::Asked);
+        }
+        match wait_any_or_signal() {
+            Waited::Event(event) => match self.unless_lent(event) {
+                Some(event) => return Ok(Slept::Event(event)),
+                None => self.set_polling(true),
+            },
+            Waited::Nobody => return Ok(Slept::Nobody),
+            Waited::Interrupted => self.set_polling(true),
+        }
+        Ok(Slept::Woken)
     }
 
     /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
     pub fn was_impatient(&mut self, tid: Pid) {
-        if self.polling
+        if self.polling.is_on
             && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
         {
-            self.seat.leave(cpu);
+            self.polling.seat.leave(cpu);
         }
-        self.patience.missed(Instant::now());
-    }
-
-    /// Whether rprof polls the mailboxes, for new code caches.
-    pub fn is_polling(&self) -> bool {
-        self.polling
+        self.polling.patience.missed(Instant::now());
     }
 
     /// Answers every waiting mailbox; returns whether there was one.
@@ -343,7 +201,7 @@ impl Run {
             if site == MARK {
                 note_call(&mut self.marks, &mut self.mpi, process, thread);
                 if thread.version.traces() {
-                    self.bursts.iter_mut().for_each(Bursts::note_answer);
+                    self.recording.note_answer();
                 }
                 regions.respond(thread.region, target.get());
                 continue;
@@ -360,22 +218,22 @@ impl Run {
             process.asked = Some(now);
             if site == DRAIN {
                 drop(regions);
-                take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+                self.recording.take_records(&process.image.space.borrow(), thread);
                 drained = true;
                 thread.regions.borrow().respond(thread.region, target.get());
                 continue;
             }
             if thread.version.traces() {
-                self.bursts.iter_mut().for_each(Bursts::note_answer);
+                self.recording.note_answer();
             }
-            match process.answer(thread.version, site, target, Some(&mut self.tally)) {
+            match process.answer(thread.version, site, target) {
                 Ok(destination) => {
                     if let Destination::Native(at) = destination {
                         let why = process.untranslated(at);
                         thread.native = Some(Excursion::begin(tid, why));
                         self.uncounted.note(why);
                         if thread.version.traces()
-                            && let Some(bursts) = &mut self.bursts
+                            && let Some(bursts) = &mut self.recording.bursts
                         {
                             bursts.drain(&process.image.space.borrow(), thread);
                             bursts.end(thread.ordinal);
@@ -405,12 +263,6 @@ impl Run {
             // If it is gone, its end will be seen.
             let _ = thread.running(tid).interrupt();
         }
-    }
-
-    /// The process of a thread, and the tally.
-    pub fn process(&mut self, tid: Pid) -> Result<(&mut Process, &mut Tally), RunError> {
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
-        Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
     }
 
     /// Resumes a thread in `mode` until a stop for which `wanted` holds; keeps signals on the way for later.
@@ -471,9 +323,4 @@ impl Run {
             }
         }
     }
-}
-
-/// Kills the process of a thread that rprof traces; it may be gone already.
-pub(crate) fn kill_process_of(tid: Pid) {
-    let _ = nix::sys::signal::kill(Run::process_of(tid), nix::sys::signal::Signal::SIGKILL);
 }

@@ -11,15 +11,14 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::restarts::restart_call;
-use crate::instrument::translator::kernel::syscall_table::allow_rseq;
-use crate::instrument::translator::kernel::text_ranges::Treatment;
-use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::program::image::ImageRef;
 use crate::instrument::translator::sampling::access_buffer::enter;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::process::ImageRef;
+use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
 use crate::tracee::thread::Stopped;
@@ -92,14 +91,13 @@ impl Run {
         let old = process.image.clone();
         let (image, stopped, signals) = prepare_image::renew(process, stopped)?;
         let mut code = image.0;
-        code.has_sink = self.drain.is_some();
-        code.placing = Placing::new(self.looks.settings);
+        code.has_sink = self.recording.drain.is_some();
         code.set_polling(polling);
         code.prepare_traces(&image.1);
         if self.visits {
             allow_rseq(&code.tables);
         }
-        let new = ImageRef::new(code, image.1);
+        let new = ImageRef::new(code, image.1, self.looks.settings);
         process.image = new.clone();
         process.pages.borrow_mut().forget();
         for id in members {
@@ -115,7 +113,7 @@ impl Run {
             }
             old.regions.borrow_mut().give_back(thread.region);
             (thread.region, thread.regions) = (region, new.regions.clone());
-            enter(&mut self.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
+            enter(&mut self.recording.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));

@@ -10,75 +10,26 @@
 //! Only the owner of a code cache touches it. The tracer makes all ptrace requests, so it does everything that a stop needs, with
 //! the code cache at home. As long as only one code cache gets requests, the tracer hands off nothing.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::translator::tracer::event_loop::Run;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::tracer::workers::{Loan, Lost, Lot, Mailbox, Workers};
-use crate::tracee::affinity::Seat;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::tracer::run::Run;
+use crate::instrument::translator::tracer::workers::{Loan, Lost, Lot, Mailbox};
 use crate::tracee::wait::{Event, Stop};
-
-/// Another code cache that got a request within this time is likely to get the next one before this answer is complete.
-const AT_ONCE: Duration = Duration::from_millis(2);
-/// More workers than this are not worth their memory.
-const MOST: usize = 64;
-
-/// The code caches that workers have.
-#[derive(Debug)]
-pub struct Loans {
-    workers: Workers,
-    out: Vec<Loan>,
-    /// Deferred events of threads whose code cache a worker had at the time, in order.
-    pub(crate) put_off: VecDeque<Event>,
-    /// A worker failed.
-    lost: bool,
-}
-
-impl Loans {
-    /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
-    /// [`Translator`](crate::instrument::Translator) for `before`.
-    pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
-        let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
-        Loans { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
-    }
-
-    /// Whether another lot can be handed off beside the present ones and `more`.
-    pub fn has_room(&self, more: usize) -> bool {
-        self.out.len() + more < self.workers.most()
-    }
-
-    /// Whether a recalled lot is about to return: then the tracer does not sleep.
-    pub fn are_awaited(&self) -> bool {
-        !self.put_off.is_empty() || self.out.iter().any(Loan::is_recalled)
-    }
-
-    fn with(&self, process: Pid) -> Option<usize> {
-        self.out.iter().position(|loan| loan.members.contains(&process))
-    }
-}
-
-/// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
-/// the look for hot blocks is not due.
-pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, process: &Process, now: Instant) -> bool {
-    let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
-    home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
-        && now < process.image.space.borrow().placing.due()
-}
 
 impl Run {
     /// Hands off the code cache of address space `id`, if it is at home.
     pub(crate) fn lend(&mut self, id: Pid) {
         let Some(process) = self.processes.get(&id) else { return };
-        let (space, until) = (Arc::as_ptr(&process.image.space), process.image.space.borrow().placing.due());
+        let (space, until) = (Arc::as_ptr(&process.image.space), process.image.placing.borrow().due());
         let members: Vec<Pid> =
             self.processes.iter().filter(|(_, p)| Arc::as_ptr(&p.image.space) == space).map(|(&id, _)| id).collect();
         let threads = self.threads.iter().filter(|(_, t)| members.contains(&t.process) && !t.stalled);
-        let mailbox = |(&tid, t): (&Pid, &crate::instrument::translator::tracer::thread::Thread)| Mailbox {
+        let mailbox = |(&tid, t): (&Pid, &crate::instrument::translator::program::thread::Thread)| Mailbox {
             tid,
             process: t.process,
             region: t.region,
@@ -87,7 +38,7 @@ impl Run {
         let mailboxes = threads.map(mailbox).collect();
         let mut processes: Vec<(Pid, Process)> =
             members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
-        processes.iter_mut().for_each(|(_, p)| p.locate(&mut self.tally));
+        processes.iter_mut().for_each(|(_, p)| p.locate());
         let lot = Lot { processes, mailboxes, native: Vec::new() };
         match self.loans.workers.serve(lot, until, self.loans.out.len()) {
             Ok(loan) => self.loans.out.push(loan),

@@ -1,17 +1,24 @@
-//! The loop that waits for threads and serves them, and the processes and threads of the program.
+//! One run: the loop that waits for threads and serves them, and everything that is done to a thread that has stopped.
 
-pub mod address_budget;
+pub mod allocations;
+pub mod call_rules;
 pub mod event_loop;
 pub mod fork_sharing;
 pub mod handoff;
-pub mod heap;
+pub mod limits;
+pub mod loans;
 pub mod native;
 pub mod native_calls;
-pub mod process;
-pub mod regions;
+pub mod open_maps;
+pub mod pace;
+pub mod polling;
+pub mod run;
+pub mod signal_actions;
+pub mod signals;
 pub mod spin_budget;
 pub mod stop_the_world;
 pub mod stops;
+pub mod system_calls;
 pub mod tasks;
-pub mod thread;
+pub mod uncounted;
 pub mod workers;

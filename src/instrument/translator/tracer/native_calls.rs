@@ -9,8 +9,8 @@
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
-use crate::instrument::translator::kernel::syscall_table::{CallClass, class};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::code_cache::syscall_table::{CallClass, class};
+use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::tracee::address::CacheAddress;
 use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::Stop;

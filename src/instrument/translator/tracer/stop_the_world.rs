@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::instrument::translator::kernel::text_ranges::find_text;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::stops::SI_KERNEL;
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Running, SignalInfo, Stopped};
@@ -97,7 +97,7 @@ impl Run {
     fn hold_at_signal(&mut self, stopped: Stopped, signal: i32) -> Result<Held, RunError> {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let own = process.image.space.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
         let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && own.is_some() {

@@ -6,28 +6,23 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
-use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::process::Destination;
-use crate::instrument::translator::tracer::regions::Request;
+use crate::instrument::translator::kernel::program_state::State;
+use crate::instrument::translator::kernel::settle::settle;
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::mpi::recorder::note_call;
+use crate::instrument::translator::program::process::Destination;
+use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::translate::superblock::TranslateError;
+use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::Stop;
 
-/// `si_code` of signals that the kernel raises itself: an `int3`, a signal whose frame it cannot write.
-pub(crate) const SI_KERNEL: i32 = 0x80;
-
 /// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 1 << 8;
-
-/// Bit of a signal in a mask.
-pub(crate) fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
 
 impl Run {
     /// A thread stopped.
@@ -65,7 +60,8 @@ impl Run {
                 self.roster.look(tid);
                 self.settle(&stopped);
                 self.drain_buffer(tid);
-                self.drain
+                self.recording
+                    .drain
                     .iter_mut()
                     .for_each(crate::instrument::translator::sampling::access_buffer::AccessBuffer::ending);
                 stopped.resume(Mode::Continue, None)?;
@@ -106,7 +102,7 @@ impl Run {
         let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
         let at = CacheAddress::new(registers.rip.wrapping_sub(1));
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let space = process.image.space.borrow();
         let own = space.own_trap(registers.rip, info.si_code == SI_KERNEL);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
@@ -129,7 +125,7 @@ impl Run {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)?;
-                if self.is_tracing() {
+                if self.recording.is_tracing() {
                     self.keep_pace();
                 }
                 Ok(())
@@ -177,7 +173,7 @@ impl Run {
             thread.stalled = false;
         }
         if version.traces() {
-            self.bursts.iter_mut().for_each(Bursts::note_answer);
+            self.recording.note_answer();
         }
         let mut stopped = stopped;
         let destination = if !waits && response != 0 {
@@ -191,8 +187,8 @@ impl Run {
         } else {
             let begin = Instant::now();
             let destination = loop {
-                let (process, tally) = self.process(tid)?;
-                match process.answer(version, site, target, Some(tally)) {
+                let process = self.process(tid)?;
+                match process.answer(version, site, target) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
@@ -214,12 +210,45 @@ impl Run {
         Ok(stopped)
     }
 
+    /// A stopped thread waits in a marker call.
+    pub fn note_mark(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            note_call(&mut self.marks, &mut self.mpi, process, thread);
+        }
+    }
+
+    /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
+    pub fn settle(&mut self, ending: &Stopped) {
+        let Ok(mut registers) = ending.registers() else { return };
+        if let Ok(process) = self.process(ending.tid())
+            && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
+        {
+            // The thread has executed no instruction of the program there.
+            registers.rip = at.get();
+        }
+        let at = CacheAddress::new(registers.rip);
+        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
+        let Some(thread) = self.threads.get(&ending.tid()) else { return };
+        let Some(process) = self.processes.get(&thread.process) else { return };
+        settle(thread, process, at, &mut registers);
+    }
+
     /// Hands a thread's records to their sink.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+            self.recording.take_records(&process.image.space.borrow(), thread);
         }
+    }
+
+    /// Ends the burst of a thread, because its next instruction does not follow its last one.
+    pub fn end_burst(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid).filter(|t| t.version.traces()) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.recording.take_records(&process.image.space.borrow(), thread);
+        }
+        self.recording.close_burst(thread);
     }
 
     /// Makes a stopped thread continue at the program's address `at`.
@@ -228,8 +257,8 @@ impl Run {
         let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
         let mut stopped = stopped;
         let destination = loop {
-            let (process, tally) = self.process(tid)?;
-            match process.destination(version, at, Some(tally)) {
+            let process = self.process(tid)?;
+            match process.destination(version, at) {
                 Ok(destination) => break destination,
                 Err(TranslateError::Full) if self.has_relatives(tid) => {
                     registers.rip = at.get();
@@ -251,7 +280,7 @@ impl Run {
 
     /// Address at which a thread must fault if it cannot fetch the whole instruction at `at`, which is text.
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
         if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
             let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
@@ -274,7 +303,7 @@ impl Run {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
         self.ensure_room_allowed(group)?;
         let limit = self.open_address_space(group);
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let (gadget, tables) = {
             let space = process.image.space.borrow();
             let gadget = space.arenas.first().map(|a| a.stubs.gadget);
@@ -294,10 +323,5 @@ impl Run {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }
         Ok(stopped)
-    }
-
-    /// The id of the process that a task belongs to.
-    pub fn process_of(tid: Pid) -> Pid {
-        crate::tracee::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
     }
 }

@@ -11,15 +11,16 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::kernel::text_ranges::{Treatment, find_text};
-use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError, kill_process_of};
-use crate::instrument::translator::tracer::native::{Release, Transitions};
-use crate::instrument::translator::tracer::process::{ImageRef, Process};
+use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of, process_of};
 use crate::instrument::translator::tracer::stop_the_world::Held;
-use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::ahead::Ahead;
+use crate::instrument::translator::translate::text_ranges::{Treatment, find_text};
 use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
@@ -111,7 +112,7 @@ impl Run {
     /// Whether the task that a thread has just made runs in its address space (`CLONE_VM`).
     fn shares_memory(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
         let registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let flags = match registers.orig_rax as i64 {
             libc::SYS_clone => registers.rdi,
             libc::SYS_clone3 => process.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
@@ -123,9 +124,9 @@ impl Run {
 
     fn adopt(&mut self, parent: Pid, shares_memory: bool, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let group = Self::process_of(tid);
+        let group = process_of(tid);
         let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
-        let (process, _) = self.process(parent)?;
+        let process = self.process(parent)?;
         let image = process.image.clone();
         let (mut stopped, mut deferred) = (stopped, Vec::new());
         let space = if shares_memory {
@@ -149,6 +150,7 @@ impl Run {
                 memory,
                 text,
                 pages,
+                modules: self.modules.clone(),
                 image,
                 begins_natively,
                 rewrites,
@@ -158,19 +160,16 @@ impl Run {
             };
             self.make_way(group);
             self.processes.insert(group, child);
-            self.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
+            self.recording
+                .drain
+                .iter_mut()
+                .for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
             group
         };
-        if group != parent_group {
-            if let Some(&inherited) = self.dispositions.get(&parent_group) {
-                self.dispositions.insert(group, inherited);
-            }
-            if let Some(&inherited) = self.allowances.get(&parent_group) {
-                self.allowances.insert(group, inherited);
-            }
-            if let Some(inherited) = self.filters.get(&parent_group).cloned() {
-                self.filters.insert(group, inherited);
-            }
+        if group != parent_group
+            && let Some(inherited) = self.groups.get(&parent_group).cloned()
+        {
+            self.groups.insert(group, inherited);
         }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
@@ -183,7 +182,7 @@ impl Run {
         let path = forked.map_or(0, |parent| self.marks.forked(parent, ordinal));
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
-        enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
+        enter(&mut self.recording.drain, &image.regions.borrow(), region, ordinal, version);
         let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
         thread.path = AtomicU32::new(path);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
@@ -218,7 +217,7 @@ impl Run {
         self.make_way(tid);
         self.tell_unmapped(tid, Address::new(0), Address::new(u64::MAX));
         let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
-        self.dispositions.insert(tid, Dispositions::inherited(ignored));
+        self.groups.entry(tid).or_default().dispositions = Some(Dispositions::inherited(ignored));
         let ordinal = match ordinal {
             Some(ordinal) => {
                 self.roster.rename(former, tid);
@@ -246,15 +245,14 @@ impl Run {
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
-        image.space.has_sink = self.drain.is_some();
-        image.space.placing = Placing::new(self.looks.settings);
+        image.space.has_sink = self.recording.drain.is_some();
         image.space.set_polling(self.is_polling());
         image.space.prepare_traces(&image.regions);
-        let shared = ImageRef::new(image.space, image.regions);
+        let shared = ImageRef::new(image.space, image.regions, self.looks.settings);
         let region = shared.regions.borrow_mut().take()?;
         // A burst does not begin in the kernel or the loader.
-        let version = self.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
-        enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
+        let version = self.recording.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
+        enter(&mut self.recording.drain, &shared.regions.borrow(), region, ordinal, version);
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
         let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
@@ -263,6 +261,7 @@ impl Run {
             memory: image.memory,
             text: image.text,
             pages: RefCell::default(),
+            modules: self.modules.clone(),
             image: shared,
             begins_natively,
             rewrites: HashMap::new(),
@@ -313,9 +312,7 @@ impl Run {
         let Some((group, space)) = self.threads.get(&tid).map(|t| (t.group, t.process)) else { return };
         self.harvest(tid, true);
         if !self.threads.values().any(|t| t.group == group) {
-            self.dispositions.remove(&group);
-            self.allowances.remove(&group);
-            self.filters.remove(&group);
+            self.groups.remove(&group);
         }
         self.drop_unused(space);
     }
@@ -347,19 +344,19 @@ impl Run {
     pub fn harvest(&mut self, tid: Pid, ended: bool) {
         self.end_burst(tid);
         self.drain_buffer(tid);
-        self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
+        self.recording.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
             self.marks.ended(process, &thread);
             self.mpi.drain(process, &mut process.image.space.borrow_mut(), &thread);
         }
-        if ended && let Some(drain) = &mut self.drain {
+        if ended && let Some(drain) = &mut self.recording.drain {
             drain.ended(thread.ordinal);
         }
         if let Some(process) = self.processes.get(&thread.process) {
             // Addresses and bursts are recorded under each thread's own ordinal, so its counts need the same ordinal.
-            let own = !ended || self.drain.is_some() || self.bursts.is_some();
+            let own = !ended || self.recording.drain.is_some() || self.recording.bursts.is_some();
             let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
         }
@@ -380,10 +377,10 @@ impl Run {
     /// Adds the counts of one finished address space to the tally, if any is left.
     pub fn finish_one(&mut self) -> bool {
         let Some(space) = self.finished.pop_front() else { return false };
-        if let Some(drain) = &mut self.drain {
+        if let Some(drain) = &mut self.recording.drain {
             space.borrow_mut().tell_course(std::iter::empty(), drain);
         }
-        space.borrow_mut().finish(&mut self.tally, &mut self.drain);
+        space.borrow_mut().finish(&mut self.tally, &mut self.recording.drain);
         true
     }
 

@@ -10,11 +10,11 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 
+use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::tracer::native::Excursion;
-use crate::instrument::translator::tracer::process::{Destination, Process};
-use crate::instrument::translator::tracer::regions::Request;
+use crate::instrument::translator::program::excursions::Excursion;
+use crate::instrument::translator::program::process::{Destination, Process};
 
 /// How long a worker polls mailboxes without a request.
 const QUIET: Duration = Duration::from_micros(300);
@@ -72,7 +72,7 @@ impl Lot {
             if site == DRAIN || site == MARK {
                 return Round::Beyond;
             }
-            let Ok(destination) = process.answer(mailbox.version, site, target, None) else {
+            let Ok(destination) = process.answer(mailbox.version, site, target) else {
                 return Round::Beyond;
             };
             if let Destination::Native(at) = destination {

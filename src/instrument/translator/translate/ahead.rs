@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::translate::plan::Exits;
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::tracee::address::Address;
@@ -18,28 +19,6 @@ use crate::tracee::address::Address;
 const BLOCKS: usize = 32;
 /// Number of requests whose surroundings are kept: those further back are less likely to be executed next.
 const REQUESTS: usize = 256;
-
-/// Targets of the blocks that were written.
-#[derive(Debug, Default)]
-pub struct Exits {
-    /// Their callees, in the order of the calls: certainly executed soon if the blocks are.
-    pub calls: VecDeque<Address>,
-    /// Their branch targets, and the blocks behind a chain.
-    pub others: VecDeque<Address>,
-}
-
-impl Exits {
-    fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.others.is_empty()
-    }
-
-    /// Adds the exits of a callee: its calls come before those already here.
-    fn prepend(&mut self, mut called: Exits) {
-        called.calls.append(&mut self.calls);
-        self.calls = called.calls;
-        self.others.append(&mut called.others);
-    }
-}
 
 /// The surroundings of one request.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use crate::instrument::translator::code_cache::block::{BlockId, Landing, Moved, 
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::translate::edge_counters::{Leave, count_with};
+use crate::instrument::translator::translate::plan::BlockPlan;
 use crate::instrument::translator::translate::superblock::{SLOTS, Superblock};
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::{Gpr, RCX};
@@ -26,6 +27,10 @@ pub(crate) struct Writer<'a> {
     pub(crate) loop_probes: Option<(Gpr, Gpr)>,
     pub(crate) induction: Option<Induction>,
     pub(crate) landing: Option<Landing>,
+    /// The landing of its call, if that misses the inlined usual callee, and the rel32 of the jump behind it.
+    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
+    /// How it is to be written.
+    pub(crate) plan: BlockPlan,
     /// It has no counter in line.
     pub(crate) flows: bool,
     /// How its way out is counted.
@@ -48,6 +53,8 @@ pub(crate) struct Written {
     pub(crate) loop_probes: Option<(Gpr, Gpr)>,
     pub(crate) induction: Option<Induction>,
     pub(crate) landing: Option<Landing>,
+    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
+    pub(crate) runs_in: Option<BlockId>,
 }
 
 impl<'a> Writer<'a> {
@@ -68,6 +75,8 @@ impl<'a> Writer<'a> {
             loop_probes: None,
             induction: None,
             landing: None,
+            landing_aside: None,
+            plan: BlockPlan::default(),
             flows: false,
             leave: None,
             space,
@@ -91,6 +100,8 @@ impl<'a> Writer<'a> {
             loop_probes: self.loop_probes,
             induction: self.induction,
             landing: self.landing,
+            landing_aside: self.landing_aside,
+            runs_in: self.plan.runs_in,
         }
     }
 

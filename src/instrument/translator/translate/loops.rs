@@ -7,7 +7,7 @@
 
 use crate::instrument::translator::code_cache::block::Moved;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::counts::flush_on_exit::{Due, Unsettled};
+use crate::instrument::translator::code_cache::unsettled::{Due, Unsettled};
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::{Induction, induction};
@@ -41,11 +41,7 @@ impl Writer<'_> {
     /// other code are faster with a counter: their exits do less work.
     pub(crate) fn find_induction(&mut self) -> Option<Induction> {
         if self.unit.version.collects()
-            || self
-                .block
-                .steps
-                .iter()
-                .any(|s| crate::instrument::translator::translate::probes::is_dynamic(&s.instruction))
+            || self.block.steps.iter().any(|s| crate::instrument::x86_64::operands::is_dynamic(&s.instruction))
         {
             return None;
         }
@@ -99,7 +95,7 @@ impl Writer<'_> {
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
         hot.save(counter, register);
         let due = Due::Register(register);
-        self.space.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
+        self.space.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
         for register in self.lent_to_loop() {
             self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
@@ -121,7 +117,7 @@ impl Writer<'_> {
         hot.sum(u, u, t, 0);
         hot.save(counter, u);
         let due = Due::Way(register);
-        self.space.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
+        self.space.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(t, layout::SAVE_LENT);
         hot.load(u, layout::SAVE_LENT_2);
     }

@@ -11,82 +11,20 @@
 
 use iced_x86::{Instruction, Register};
 
-use crate::instrument::translator::code_cache::cache::{DynamicSlot, Sum};
+use crate::instrument::translator::code_cache::counters::{DynamicSlot, Sum};
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::sampling::records::{ENTRY, REPEATED_COUNT, size};
+use crate::instrument::translator::code_cache::probe_site::{ProbeSite, Shape};
+use crate::instrument::translator::code_cache::records::{ENTRY, REPEATED_COUNT, size};
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::liveness::Dead;
-use crate::instrument::x86_64::operands::{Operand, operands};
+use crate::instrument::x86_64::operands::{Operand, is_dynamic, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use crate::isa::x86_64::classify;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{PAGE_FACTOR, PRODUCT_SHIFT};
 use crate::tracee::address::CacheAddress;
-
-/// The operand of an instruction that a buffer entry refers to.
-#[derive(Debug, Clone, Copy)]
-pub struct ProbeSite {
-    /// The instruction.
-    pub at: CodeRef,
-    /// Its offset in its block.
-    pub offset: u16,
-    /// The block's version.
-    pub version: Version,
-    /// The block's counter.
-    pub slot: u32,
-    /// The amount that one execution adds to that counter.
-    pub scale: i64,
-    /// The counter of its run-time sum.
-    pub sum: Option<u32>,
-    /// Direction and kind.
-    pub kind: AccessKind,
-    /// Bytes with all lanes active; of one iteration.
-    pub bytes: u32,
-    /// The form of its records.
-    pub shape: Shape,
-}
-
-/// The form of an operand's record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Address.
-    Plain,
-    /// Address and active lanes.
-    Masked {
-        /// Lanes.
-        lanes: u8,
-    },
-    /// Address and iterations.
-    Repeated {
-        /// It compares: the number of iterations is known only behind it.
-        may_end_early: bool,
-    },
-    /// Base and active lanes, then 64 bytes of indices.
-    Indexed {
-        /// Lanes.
-        lanes: u8,
-        /// Bytes of an index.
-        index: u8,
-        /// Factor.
-        scale: u8,
-    },
-}
-
-impl ProbeSite {
-    /// Accesses and bytes of `executions` with this run-time sum.
-    pub fn accesses(&self, executions: u64, sum: u64) -> (u64, u64) {
-        let bytes = u64::from(self.bytes);
-        match self.shape {
-            Shape::Plain => (executions, executions * bytes),
-            Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
-            Shape::Repeated { .. } => (executions, sum * bytes),
-            Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
-        }
-    }
-}
 
 /// Two registers lent to a probe.
 #[derive(Debug, Clone, Copy)]
@@ -127,23 +65,6 @@ fn select(code: &mut Code, t: Gpr, u: Gpr) {
     code.test_slot(layout::SELECT_MASK, t);
 }
 
-/// Whether the amount of work of `instruction` is known only at run time.
-pub(crate) fn is_dynamic(instruction: &Instruction) -> bool {
-    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-    instruction.has_op_mask()
-        || instruction.is_vsib()
-        || (repeated && instruction.is_string_instruction())
-        || matches!(
-            instruction.mnemonic(),
-            iced_x86::Mnemonic::Vmaskmovps
-                | iced_x86::Mnemonic::Vmaskmovpd
-                | iced_x86::Mnemonic::Vpmaskmovd
-                | iced_x86::Mnemonic::Vpmaskmovq
-                | iced_x86::Mnemonic::Maskmovdqu
-                | iced_x86::Mnemonic::Vmaskmovdqu
-        )
-}
-
 impl Writer<'_> {
     /// Writes the probes before step `i`; returns the values that a `rep` instruction needs behind it.
     pub(crate) fn probe(&mut self, i: usize) -> Option<Iterations> {
@@ -182,7 +103,7 @@ impl Writer<'_> {
         let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
         let noted = DynamicSlot { slot, block: self.block_id(), offset, sum, added_at: 0 };
         if let Dynamic::Repeat = dynamic {
-            self.space.dynamic.push(noted);
+            self.space.counters.dynamic.push(noted);
             return Some(slot);
         }
         let dead = self.dead_flags.get(i).copied().unwrap_or(Dead::None);
@@ -194,7 +115,7 @@ impl Writer<'_> {
             self.add_population(slot, lanes, dead);
         }
         self.unit.hot.load(RCX, layout::SAVE_LENT);
-        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
+        self.space.counters.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
         self.again(i);
         Some(slot)
     }
@@ -301,10 +222,20 @@ impl Writer<'_> {
         let shape = shape(instruction, facts, operand);
         let offset = self.block.steps[i].offset;
         let at = CodeRef { offset: self.at.offset + u64::from(offset), ..self.at };
-        let site = self.space.probe_sites.len() as u32;
+        let site = self.space.counters.probe_sites.len() as u32;
         let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
         let (version, scale) = (self.unit.version, self.induction.map_or(1, |n| n.step));
-        self.space.probe_sites.push(ProbeSite { at, offset, version, slot: self.slot, scale, sum, kind, bytes, shape });
+        self.space.counters.probe_sites.push(ProbeSite {
+            at,
+            offset,
+            version,
+            slot: self.slot,
+            scale,
+            sum,
+            kind,
+            bytes,
+            shape,
+        });
         if !version.collects() {
             return;
         }

@@ -45,15 +45,14 @@
 use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::arena::Part;
-use crate::instrument::translator::code_cache::block::{BlockId, Landing, Moved, SiteId, Tag};
+use crate::instrument::translator::code_cache::block::{Landing, Moved, SiteId, Tag};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::stubs::{CALLEE, RETURN};
 use crate::instrument::translator::code_cache::version::{Place, Version};
-use crate::instrument::translator::relayout::lookup_order::PendingHead;
+use crate::instrument::translator::translate::arrival::{Arrival, Transfer};
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::translator::translate::superblock::Superblock;
+use crate::instrument::translator::translate::superblock::{PendingHead, Superblock};
 use crate::instrument::x86_64::compare::{Comparison, PUSHFQ};
 use crate::instrument::x86_64::emit::{Code, PUSH_TOP, RCX, RDX, RSP, reached, relative};
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
@@ -63,43 +62,6 @@ use crate::tracee::address::{Address, CacheAddress};
 pub(crate) const CALL: u64 = 5;
 /// Bytes of a `call` through a table.
 pub(crate) const CALL_TABLE: u64 = 7;
-
-/// How control gets to an address that is looked up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
-    /// By an indirect jump, or a return that drops arguments.
-    Jump,
-    /// By an indirect call, which left the cache's return address on the stack.
-    Call,
-    /// By a return, whose slot on the stack held the cache's address for a moment.
-    Return,
-}
-
-impl Arrival {
-    /// How control got to the lookup that asks with the number `site`; `None` if that is an exit.
-    pub fn of(site: SiteId) -> Option<Arrival> {
-        match site {
-            0 => Some(Arrival::Jump),
-            CALLEE => Some(Arrival::Call),
-            RETURN => Some(Arrival::Return),
-            _ => None,
-        }
-    }
-}
-
-/// A transfer of control of the program that only lacks the cache's own part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transfer {
-    /// A call of this address.
-    Call(Address),
-    /// A call of the address in RDX; RCX and RDX are saved.
-    CallOfRdx,
-    /// A return: the stack pointer is still at the return address.
-    Return {
-        /// RCX is saved.
-        rcx_is_saved: bool,
-    },
-}
 
 /// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +211,7 @@ impl Writer<'_> {
 
     /// Address at which another block that ends in the same call executes it: the processor can predict only one landing.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
-        let id = *self.space.callers.get(&self.unit.version.place(next))?;
+        let id = *self.space.lookups.callers.get(&self.unit.version.place(next))?;
         let block = self.space.block(id);
         // A hot block must not continue in an older copy.
         let landing = block.landing.filter(|l| l.from == from && !l.own && block.placed >= self.unit.places)?;
@@ -297,7 +259,7 @@ impl Writer<'_> {
 impl CodeCache {
     /// Fills the lookup tables of `version` once, with misses only.
     pub(crate) fn prepare_lookups(&mut self, version: Version) {
-        if std::mem::replace(&mut self.prepared[version as usize], true) {
+        if std::mem::replace(&mut self.lookups.prepared[version as usize], true) {
             return;
         }
         let Some(stubs) = self.arenas.first().map(|a| a.stubs) else { return };
@@ -321,11 +283,11 @@ impl CodeCache {
             return (None, None);
         }
         let place = unit.version.place(start);
-        let called = self.callees.contains(&place);
+        let called = self.lookups.callees.contains(&place);
         let looked_up = match unit.places {
             0 => None,
-            _ if self.callee_entries.contains_key(&place) => Some(Arrival::Call),
-            _ if !called && self.entries.contains_key(&place) => Some(Arrival::Jump),
+            _ if self.lookups.callee_entries.contains_key(&place) => Some(Arrival::Call),
+            _ if !called && self.lookups.entries.contains_key(&place) => Some(Arrival::Jump),
             _ => None,
         };
         let head = looked_up.map(|arrival| {
@@ -341,29 +303,6 @@ impl CodeCache {
         let entry = unit.hot.here();
         unit.hot.add_small(RSP, 8);
         (Some(entry), head)
-    }
-
-    /// Address at which `site` enters block `id`; code that it needs is written to `cold`.
-    pub(crate) fn entry_for(&mut self, site: SiteId, id: BlockId, cold: &mut Code) -> CacheAddress {
-        let block = &self.blocks[id as usize];
-        let entry = block.way_in();
-        if !self.sites[site as usize].calls {
-            return entry;
-        }
-        if let Some(called) = block.called {
-            return called;
-        }
-        // The block was not known to be called when it was written.
-        cold.align(16);
-        let called = cold.here();
-        cold.add_small(RSP, 8);
-        if called.get().abs_diff(entry.get()) < 1 << 30 {
-            cold.jump(entry);
-        } else {
-            cold.jump_far(entry.get());
-        }
-        self.blocks[id as usize].called = Some(called);
-        called
     }
 
     pub(crate) fn entry_of(version: Version, at: Address, arrival: Arrival) -> u64 {
@@ -404,9 +343,9 @@ impl CodeCache {
 
     fn entries_for(&mut self, arrival: Arrival) -> &mut AddressMap<Place, SiteId> {
         match arrival {
-            Arrival::Jump => &mut self.entries,
-            Arrival::Call => &mut self.callee_entries,
-            Arrival::Return => &mut self.return_entries,
+            Arrival::Jump => &mut self.lookups.entries,
+            Arrival::Call => &mut self.lookups.callee_entries,
+            Arrival::Return => &mut self.lookups.return_entries,
         }
     }
 
@@ -441,19 +380,5 @@ impl CodeCache {
         let pushes = [b, c] == PUSH_TOP[1..] && (a == PUSH_TOP[0] || self.expels_at(at));
         let stub = returns.iter().position(|&stub| stub == to && pushes)?;
         Some(Transfer::Return { rcx_is_saved: stub == 1 })
-    }
-
-    /// Closes the landing of `caller`, whose next block is invalidated: no return may land there any more.
-    pub(crate) fn close_landing(&mut self, caller: Option<BlockId>) {
-        if let Some(landing) = caller.and_then(|id| self.block(id).landing) {
-            self.close_tag(landing.tag);
-        }
-    }
-
-    /// Overwrites the tag, so that the comparison fails for every address.
-    pub(crate) fn close_tag(&mut self, (at, never): Tag) {
-        if let Some(arena) = self.arena_of(at) {
-            self.arenas[arena].patch(at, never);
-        }
     }
 }

@@ -1,30 +1,14 @@
-//! Translates superblocks: chains of blocks that fall through into one another.
-//!
-//! ```text
-//!  hot:   block ─▶ block ─▶ block … jmp        cold:  stubs of exits, constants, system calls' slow paths
-//!           └ jcc ────────────────────────────────▶ stub (until its target is translated)
-//! ```
+//! A superblock that is being written: code, exits, and what is still to be linked.
 
 use iced_x86::InstructionInfoFactory;
 
-use crate::instrument::translator::code_cache::arena::Part;
-use crate::instrument::translator::code_cache::block::{Block, BlockId, Landing, SiteId, Tag};
-use crate::instrument::translator::code_cache::cache::{CodeCache, page_of};
+use crate::instrument::translator::code_cache::block::{BlockId, SiteId};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::relayout::inline_emit::Copy;
-use crate::instrument::translator::relayout::lookup_order::PendingHead;
-use crate::instrument::translator::relayout::target_prediction::UsualTarget;
-use crate::instrument::translator::translate::ahead::Exits;
-use crate::instrument::translator::translate::block_emitter::{Writer, Written};
-use crate::instrument::translator::translate::edge_counters::{Flow, Leave, runs_on};
-use crate::instrument::translator::translate::probes::is_dynamic;
-use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
-use crate::instrument::x86_64::emit::{Code, RCX, relative};
-use crate::instrument::x86_64::liveness::Dead;
+use crate::instrument::translator::translate::arrival::Arrival;
+use crate::instrument::translator::translate::inlined_body::InlinedBody;
+use crate::instrument::x86_64::emit::{Code, relative};
 use crate::instrument::x86_64::rewrite::{NoRule, Slots};
-use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
 
 pub(crate) const SLOTS: Slots = Slots { lent: layout::SAVE_LENT, program_gs: layout::PROGRAM_GS };
@@ -43,6 +27,25 @@ pub enum TranslateError {
     NoRule(#[from] NoRule),
 }
 
+/// A comparison that a lookup leads to once its code is in place: a landing, or a hot block with the comparison before it.
+#[derive(Debug)]
+pub(crate) struct PendingHead {
+    pub(crate) arrival: Arrival,
+    pub(crate) at: Address,
+    pub(crate) head: CacheAddress,
+    /// The rel32 of the jump for a different address.
+    pub(crate) other: CacheAddress,
+}
+
+/// What a block leaves to the one behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    /// That one has no counter in line: the block before it, and the counter of that block's exits to elsewhere.
+    pub(crate) flow: Option<(BlockId, Option<u32>)>,
+    /// That one begins with RCX in its slot.
+    pub(crate) parked: bool,
+}
+
 /// A superblock that is being written.
 pub(crate) struct Superblock {
     pub(crate) arena: usize,
@@ -50,39 +53,39 @@ pub(crate) struct Superblock {
     pub(crate) hot: Code,
     pub(crate) cold: Code,
     pub(crate) sites: Vec<SiteId>,
-    blocks: Vec<BlockId>,
+    pub(crate) blocks: Vec<BlockId>,
     /// Comparisons that lookups will lead to.
     pub(crate) heads: Vec<PendingHead>,
     /// Number of the relayout that writes it; 0 if none does.
     pub(crate) places: u32,
-    /// The block that follows the present one.
-    pub(crate) follow: Option<Address>,
-    /// That block has no counter in line.
-    pub(crate) follow_flows: bool,
-    /// That block begins with RCX in its slot, where the end of the present block leaves it.
-    pub(crate) park: bool,
-    /// The next block begins with RCX in its slot.
-    pub(crate) parked: bool,
-    /// The usual target of the indirect jump that ends the present block.
-    pub(crate) usual: Option<UsualTarget>,
-    /// For a next block without a counter in line: the block before it, and the counter of that block's exits to elsewhere.
-    pub(crate) flow: Option<(BlockId, Option<u32>)>,
-    /// The present block's callee is inlined behind it.
-    pub(crate) copies_callee: bool,
+    /// What the block written last leaves to the next one.
+    pub(crate) handed: Handed,
     /// The inlined body that the present block belongs to.
-    pub(crate) copy: Option<Copy>,
-    /// Inlined bodies that are not complete yet.
-    pub(crate) copies: Vec<Copy>,
-    /// The landing of an indirect call that misses its inlined usual callee, and the rel32 of the jump behind it.
-    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
-    /// The block that leads to the next one, if that is not the block before it.
-    pub(crate) runs_in: Option<BlockId>,
+    pub(crate) copy: Option<InlinedBody>,
     /// Blocks that were written before: (old copy, new copy).
-    superseded: Vec<(BlockId, BlockId)>,
+    pub(crate) superseded: Vec<(BlockId, BlockId)>,
     pub(crate) factory: InstructionInfoFactory,
 }
 
 impl Superblock {
+    /// An empty one, of `version`, that begins at the next free addresses of an arena.
+    pub(crate) fn new(arena: usize, version: Version, hot: Code, cold: Code) -> Self {
+        Superblock {
+            arena,
+            version,
+            hot,
+            cold,
+            sites: vec![],
+            blocks: vec![],
+            heads: vec![],
+            places: 0,
+            handed: Handed::default(),
+            copy: None,
+            superseded: vec![],
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+
     /// Whether it has no blocks yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
@@ -108,254 +111,5 @@ impl Superblock {
     pub(crate) fn lead_to_cold(&mut self, jump: CacheAddress) {
         let here = self.cold.here();
         self.set_word(jump, relative(jump, here));
-    }
-}
-
-impl CodeCache {
-    /// Translates the block at `start` in `version`, and those that it falls through into, at most `most` in all. Returns its
-    /// entry; adds the targets of their exits to `exits`.
-    pub fn translate(
-        &mut self,
-        source: &mut Source<'_>,
-        version: Version,
-        start: Address,
-        most: usize,
-        exits: &mut Exits,
-    ) -> Result<CacheAddress, TranslateError> {
-        let written = self.unit(source, version, start, most, exits);
-        match self.find(version, start) {
-            Some(id) => Ok(self.block(id).way_in()),
-            None => Err(written.err().unwrap_or(TranslateError::NoText(start))),
-        }
-    }
-
-    /// An empty superblock that starts at `start`.
-    pub(crate) fn begin_unit(&mut self, version: Version, start: Address) -> Result<Superblock, TranslateError> {
-        let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
-        self.prepare_lookups(version);
-        let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
-        hot.align(16);
-        let cold = Code::new(self.arenas[arena].next(Part::Cold));
-        Ok(Superblock {
-            arena,
-            version,
-            hot,
-            cold,
-            sites: vec![],
-            blocks: vec![],
-            heads: vec![],
-            places: 0,
-            follow: None,
-            usual: None,
-            follow_flows: false,
-            park: false,
-            parked: false,
-            flow: None,
-            copies_callee: false,
-            copy: None,
-            copies: vec![],
-            landing_aside: None,
-            runs_in: None,
-            superseded: vec![],
-            factory: InstructionInfoFactory::new(),
-        })
-    }
-
-    /// Ends the chain in an exit to `to`.
-    pub(crate) fn end_unit(&mut self, unit: &mut Superblock, to: Address) {
-        if std::mem::take(&mut unit.parked) {
-            unit.hot.load(RCX, layout::SAVE_RCX);
-        }
-        let patch = unit.hot.jump(unit.hot.here());
-        unit.sites.push(self.new_site(patch, unit.version, to));
-    }
-
-    fn unit(
-        &mut self,
-        source: &mut Source<'_>,
-        version: Version,
-        start: Address,
-        most: usize,
-        exits: &mut Exits,
-    ) -> Result<(), TranslateError> {
-        let mut unit = self.begin_unit(version, start)?;
-        let mut at = Some(start);
-        let mut result = Ok(());
-        while let Some(address) = at {
-            // A block that is called has an entry of its own before it.
-            let runs_in = unit.blocks.is_empty() || !self.callees.contains(&version.place(address));
-            let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok() && runs_in;
-            let block = if more { source.block(address) } else { None };
-            let Some(block) = block else {
-                if unit.blocks.is_empty() {
-                    return result.and(Err(TranslateError::NoText(start)));
-                }
-                self.end_unit(&mut unit, address);
-                exits.others.push_back(address);
-                break;
-            };
-            match self.block_into(&mut unit, source, &block, exits) {
-                Ok(next) => at = next,
-                Err(error) => {
-                    // The partly written block is unreachable: the chain ends in an exit that asks for it.
-                    result = Err(error);
-                }
-            }
-        }
-        self.close(unit);
-        result
-    }
-
-    /// Writes one block; returns the address that it runs into.
-    pub(crate) fn block_into(
-        &mut self,
-        unit: &mut Superblock,
-        source: &mut Source<'_>,
-        block: &Decoded,
-        exits: &mut Exits,
-    ) -> Result<Option<Address>, TranslateError> {
-        let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
-        let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        let probes = unit.version.collects() || block.steps.iter().any(|s| is_dynamic(&s.instruction));
-        let dead_flags = if probes { source.dead_flags(block) } else { Vec::new() };
-        let entries = self.write_entries(unit, block.start);
-        // The text may have changed since the plan.
-        unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));
-        let leave = self.leave(unit, source, block)?;
-        let (flow, parked) = (unit.flow.take(), std::mem::take(&mut unit.parked));
-        let lands_without_flags = self.spares_taken_branches(unit.places)
-            && matches!(block.end, End::Call(_) | End::CallIndirect)
-            && source.dead_at(block.next()) == Dead::All;
-        let returns_to = unit.copy.as_ref().map(|copy| copy.next);
-        let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
-        (writer.flows, writer.leave) = (flow.is_some(), leave);
-        (writer.lands_without_flags, writer.parked) = (lands_without_flags, parked);
-        let counts_in_line = !writer.flows && !writer.choose_loop_counter();
-        let position = if counts_in_line { source.counter_position(block, returns_to) } else { None };
-        let next = writer.write(position)?;
-        let written = writer.finish();
-        let counted_aside = flow.map(|_| (slot, source.dead_at(block.start)));
-        let has_side = parked || flow.is_some();
-        let side = has_side.then(|| self.write_side(unit, counted_aside, parked, written.entry));
-        let flow = flow.map(|(from, left)| Flow { from, left });
-        if unit.follow_flows || unit.copies_callee {
-            unit.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));
-        }
-        match block.end {
-            End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
-                exits.others.push_back(to);
-            }
-            End::Call(to) => {
-                self.callees.insert(unit.version.place(to));
-                exits.calls.push_back(to);
-            }
-            _ => {}
-        }
-        self.enter(unit, block, at, (slot, flow, side), entries, written);
-        Ok(next)
-    }
-
-    /// The counter for the exits of `block` from the superblock, if they have to be counted.
-    fn leave(
-        &mut self,
-        unit: &Superblock,
-        source: &mut Source<'_>,
-        block: &Decoded,
-    ) -> Result<Option<Leave>, TranslateError> {
-        let copies_usual = unit.copies_callee && block.end == End::CallIndirect;
-        if !unit.follow_flows && !copies_usual {
-            return Ok(None);
-        }
-        let dead = match block.end {
-            End::Branch(_, to) => source.dead_at(if unit.follow == Some(to) { block.next() } else { to }),
-            End::JumpIndirect | End::CallIndirect => Dead::None,
-            _ => return Ok(None),
-        };
-        let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        Ok(Some(Leave { slot, dead }))
-    }
-
-    pub(crate) fn enter(
-        &mut self,
-        unit: &mut Superblock,
-        block: &Decoded,
-        at: CodeRef,
-        (slot, flow, side): (u32, Option<Flow>, Option<CacheAddress>),
-        (called, head): (Option<CacheAddress>, Option<Tag>),
-        written: Written,
-    ) {
-        let id = self.blocks.len() as BlockId;
-        let code = self.code_pool.len() as u32;
-        self.code_pool.extend(&block.code);
-        let first = self.points.len() as u32;
-        self.points.extend(written.points);
-        let end = unit.hot.here();
-        self.blocks.push(Block {
-            start: block.start,
-            version: unit.version,
-            at,
-            code: code..self.code_pool.len() as u32,
-            entry: written.entry,
-            side,
-            called,
-            head,
-            end,
-            slot,
-            flow,
-            counted_at: written.counted_at.unwrap_or((end - written.entry) as u32),
-            points: first..self.points.len() as u32,
-            loop_counter: written.loop_counter,
-            loop_probes: written.loop_probes,
-            induction: written.induction,
-            landing: written.landing,
-            incoming: Vec::new(),
-            chained: unit.runs_in.take().or(unit.last()),
-            placed: unit.places,
-            copied: unit.copy.is_some(),
-            alive: true,
-        });
-        if block.end == End::Far {
-            self.far.insert(id);
-        }
-        if written.landing.is_some() {
-            self.callers.insert(unit.version.place(block.next()), id);
-        }
-        if let Some(copy) = &mut unit.copy {
-            copy.enter(block.start, side.unwrap_or(written.entry));
-        } else if let Some(old) = self.by_start.insert(unit.version.place(block.start), id) {
-            unit.superseded.push((old, id));
-        }
-        self.by_page.entry(page_of(block.start)).or_default().push(id);
-        self.by_entry[unit.arena].push(id);
-        unit.blocks.push(id);
-    }
-
-    /// Resolves the superblock's exits, appends its code to the arena, and links waiting exits to it.
-    pub(crate) fn close(&mut self, mut unit: Superblock) {
-        for site in std::mem::take(&mut unit.sites) {
-            let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);
-            let value = match self.find(unit.version, target) {
-                Some(id) => {
-                    let entry = self.entry_for(site, id, &mut unit.cold);
-                    self.note_link(site, id);
-                    unit.cold.reach(patch, entry)
-                }
-                None => {
-                    let stub = self.write_stub(&mut unit.cold, unit.arena, site);
-                    relative(patch, stub)
-                }
-            };
-            unit.set_word(patch, value);
-        }
-        let links = self.chain_heads(&mut unit);
-        self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
-        self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
-        self.follow_links(&links);
-        for (old, id) in unit.superseded {
-            self.supersede(old, id);
-        }
-        for id in unit.blocks {
-            self.link_waiting(id);
-        }
     }
 }

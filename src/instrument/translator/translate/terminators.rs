@@ -25,7 +25,7 @@ impl Writer<'_> {
                 self.loop_end(condition(code), loop_start);
                 Ok(Some(next))
             }
-            End::Branch(code, to) if self.unit.follow == Some(to) && to != next => {
+            End::Branch(code, to) if self.plan.next == Some(to) && to != next => {
                 let patch = self.unit.hot.jump_if(condition(code) ^ 1, self.unit.hot.here());
                 self.branch_away(patch, next);
                 Ok(Some(to))
@@ -44,7 +44,7 @@ impl Writer<'_> {
                 self.push_return_address();
                 Ok(Some(to))
             }
-            End::Call(_) if self.unit.copies_callee => {
+            End::Call(_) if self.plan.copies_callee => {
                 self.point(self.last_offset(), self.plain());
                 self.push_next();
                 Ok(Some(next))
@@ -56,7 +56,7 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::JumpIndirect => {
-                if let Some(to) = self.unit.usual {
+                if let Some(to) = self.plan.usual {
                     return self.jump_to_usual(to, counted);
                 }
                 self.load_target()?;
@@ -66,8 +66,8 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::CallIndirect => {
-                let directly = self.unit.copies_callee || self.calls_directly();
-                if let Some(to) = self.unit.usual.filter(|_| directly) {
+                let directly = self.plan.copies_callee || self.calls_directly();
+                if let Some(to) = self.plan.usual.filter(|_| directly) {
                     return self.call_usual(to, counted);
                 }
                 self.load_target()?;

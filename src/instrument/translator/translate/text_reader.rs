@@ -6,9 +6,8 @@ use std::io;
 use std::rc::Rc;
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::translator::kernel::text_ranges::{TextRange, find_text, text_until};
-use crate::instrument::x86_64::decode::End;
-use crate::instrument::x86_64::decode::{Decoded, decode, steps};
+use crate::instrument::translator::translate::text_ranges::{TextRange, find_text, text_until};
+use crate::instrument::x86_64::decode::{Decoded, End, decode, steps};
 use crate::instrument::x86_64::liveness::{Dead, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::tracee::address::Address;
@@ -189,7 +188,7 @@ mod tests {
     use nix::unistd::Pid;
 
     use super::*;
-    use crate::instrument::translator::kernel::text_ranges::Treatment;
+    use crate::instrument::translator::translate::text_ranges::Treatment;
     use crate::tracee::maps::read_maps;
 
     #[test]

@@ -12,16 +12,16 @@ use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::restarts::{repeat_ended_call, restart_call};
-use crate::instrument::translator::kernel::text_ranges::Treatment;
-use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::kernel::signal_bits::bit;
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
-use crate::instrument::translator::tracer::event_loop::RunError;
-use crate::instrument::translator::tracer::native::Transitions;
-use crate::instrument::translator::tracer::process::{ImageRef, Process};
-use crate::instrument::translator::tracer::stops::bit;
+use crate::instrument::translator::tracer::run::RunError;
 use crate::instrument::translator::tracer::tasks::CS_64;
-use crate::instrument::translator::tracer::thread::Thread;
 use crate::instrument::translator::translate::ahead::Ahead;
+use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
 use crate::tracee::elf_reader::has_section;
 use crate::tracee::maps::{Mapping, read_maps};
@@ -125,7 +125,7 @@ impl Visitor {
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
         if let Some(process) = self.run.processes.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
             process.refresh_text(maps);
-            process.image.space.borrow_mut().placing.forget_counts();
+            process.image.placing.borrow_mut().forget_counts();
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.
@@ -138,8 +138,7 @@ impl Visitor {
         let limit = self.run.open_address_space(pid);
         let (mut space, regions, stopped, deferred) =
             prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
-        space.has_sink = self.run.drain.is_some();
-        space.placing = Placing::new(self.run.looks.settings);
+        space.has_sink = self.run.recording.drain.is_some();
         space.set_polling(self.run.is_polling());
         space.prepare_traces(&regions);
         let gadget = space.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
@@ -155,7 +154,8 @@ impl Visitor {
             memory,
             text,
             pages: Default::default(),
-            image: ImageRef::new(space, regions),
+            modules: self.run.modules.clone(),
+            image: ImageRef::new(space, regions, self.run.looks.settings),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
@@ -198,7 +198,7 @@ impl Visitor {
         let (trap, fault);
         (trap, stopped) = action_of(libc::SIGTRAP, stopped)?;
         (fault, stopped) = action_of(libc::SIGSEGV, stopped)?;
-        self.run.dispositions.insert(pid, Dispositions::of_running(trap, fault));
+        self.run.groups.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
         Ok(stopped)
     }
 
@@ -211,11 +211,11 @@ impl Visitor {
         let ordinal = self.ordinal(pid, tid);
         image.regions.borrow().set(region, layout::PROGRAM_GS, registers.gs_base);
         let version = if self.with_addresses {
-            self.run.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
+            self.run.recording.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
         } else {
             Version::Plain
         };
-        enter(&mut self.run.drain, &image.regions.borrow(), region, ordinal, version);
+        enter(&mut self.run.recording.drain, &image.regions.borrow(), region, ordinal, version);
         registers.gs_base = image.regions.borrow().base(region).get();
         self.run.threads.insert(tid, Thread::new(pid, pid, ordinal, region, image.regions.clone(), version));
         self.run.note_mask(&stopped)?;

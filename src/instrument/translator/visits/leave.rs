@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use super::Visitor;
 use super::catch::release;
 use crate::instrument::translator::kernel::restarts::repeat_ended_call;
-use crate::instrument::translator::tracer::event_loop::RunError;
+use crate::instrument::translator::tracer::run::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
 use crate::tracee::address::CacheAddress;
@@ -77,7 +77,7 @@ impl Visitor {
     /// Lets a held thread run natively; `false`: it could not leave yet, and runs on.
     fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
-        let in_cache = |run: &crate::instrument::translator::tracer::event_loop::Run, rip| {
+        let in_cache = |run: &crate::instrument::translator::tracer::run::Run, rip| {
             let thread = run.threads.get(&tid).ok_or(RunError::Gone)?;
             let process = run.processes.get(&thread.process).ok_or(RunError::Gone)?;
             Ok::<bool, RunError>(process.image.space.borrow().arena_of(CacheAddress::new(rip)).is_some())

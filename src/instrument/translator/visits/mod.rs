@@ -26,7 +26,7 @@ use crate::instrument::translator::counts::extra_work::Added;
 use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
@@ -103,7 +103,7 @@ pub struct Visitor {
 impl Visitor {
     /// Nobody was visited yet.
     pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
-        crate::instrument::translator::tracer::heap::prepare();
+        crate::instrument::translator::program::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let placing =
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
@@ -137,7 +137,7 @@ impl Visitor {
         for &tid in &tids {
             cpu.insert(tid, read_cpu_seconds(tid).unwrap_or(0.0));
         }
-        self.run.windows.go_on_with(&cpu);
+        self.run.recording.windows.go_on_with(&cpu);
         self.run.waited = Duration::ZERO;
         if !tids.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
@@ -158,7 +158,9 @@ impl Visitor {
     /// Serves the threads until `deadline`.
     fn serve(&mut self, deadline: Instant, visit: &mut Visit) {
         loop {
-            if self.with_addresses && self.run.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain) {
+            if self.with_addresses
+                && self.run.recording.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain)
+            {
                 return;
             }
             let until = if self.with_addresses { deadline.min(Instant::now() + LOOK_AT_SINK) } else { deadline };
@@ -203,7 +205,7 @@ impl Visitor {
 
     /// Makes the sink of accesses begin a window; false if there is none.
     fn open_window_of_sink(&mut self) -> bool {
-        let Some(drain) = &mut self.run.drain else { return false };
+        let Some(drain) = &mut self.run.recording.drain else { return false };
         // The start of the program, which it would look at first, is over.
         for _ in 0..MOST_NOTICES {
             match drain.wanted() {
@@ -216,7 +218,7 @@ impl Visitor {
 
     /// Makes the sink of accesses end its window.
     fn close_window_of_sink(&mut self) {
-        let Some(drain) = &mut self.run.drain else { return };
+        let Some(drain) = &mut self.run.recording.drain else { return };
         drain.catch_up();
         for _ in 0..MOST_NOTICES {
             if drain.wanted() == Version::Plain {
@@ -238,11 +240,11 @@ impl Visitor {
             let space = &process.image.space;
             if !seen.contains(&space.as_ptr()) {
                 seen.push(space.as_ptr());
-                finish(&mut space.borrow_mut(), &mut self.run.drain);
+                finish(&mut space.borrow_mut(), &mut self.run.recording.drain);
             }
         }
         while let Some(space) = self.run.finished.pop_front() {
-            finish(&mut space.borrow_mut(), &mut self.run.drain);
+            finish(&mut space.borrow_mut(), &mut self.run.recording.drain);
         }
         let blocks = tally.into_blocks();
         let any = !blocks.is_empty();
@@ -275,12 +277,13 @@ impl Visitor {
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
+        (evidence.blocks, _) = std::mem::take(&mut run.tally).finish();
         let (threads, _) = std::mem::take(&mut run.roster).finish();
         evidence.threads = threads;
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
-        let memory = run.drain.map(AccessBuffer::finish);
-        let bursts = run.bursts.map(Bursts::finish);
+        let memory = run.recording.drain.map(AccessBuffer::finish);
+        let bursts = run.recording.bursts.map(Bursts::finish);
         (Counted { status: 0, evidence, memory, bursts }, windows)
     }
 }

@@ -1,8 +1,8 @@
 //! What changed in a process's executable memory since the last visit, while nobody looked.
 
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
-use crate::instrument::translator::kernel::text_ranges::{TextRange, Treatment, treatment};
-use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
 use crate::tracee::maps::Mapping;
 
 /// The executable memory among `maps`, without rprof's own.

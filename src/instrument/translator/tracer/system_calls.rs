@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::text_ranges::{Treatment, Untranslated};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::translate::text_ranges::{Treatment, Untranslated};
 use crate::tracee::address::Address;
 use crate::tracee::maps::read_maps;
 use crate::tracee::thread::{Mode, Registers, Stopped};
@@ -44,7 +44,7 @@ impl Run {
                 let (stopped, after) = self.execute(stopped, registers, site)?;
                 if succeeded(&after) {
                     let (from, to) = pages(registers.rdi, registers.rsi);
-                    let (process, _) = self.process(tid)?;
+                    let process = self.process(tid)?;
                     process.forget_text(from, to);
                     process.forget_rewriting(from, to);
                     self.tell_unmapped(tid, from, to);
@@ -75,7 +75,7 @@ impl Run {
     pub fn site_of_call(&mut self, tid: Pid) -> Result<Option<CallSite>, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let id = thread.regions.borrow().get(thread.region, layout::SITE);
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         Ok(process.image.space.borrow().call_sites.get(id as usize).copied())
     }
 
@@ -113,7 +113,7 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let executable = protection & EXEC != 0;
         let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
         let treatment = match () {
@@ -130,7 +130,7 @@ impl Run {
             let (from, to) = pages(after.rax, registers.rsi);
             after.rdx = registers.rdx;
             stopped.set_registers(&after)?;
-            self.process(tid)?.0.forget_text(from, to);
+            self.process(tid)?.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
             // Stacks become accessible later; the code that makes other reservations divides them later.
             let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
@@ -149,7 +149,7 @@ impl Run {
         let tid = stopped.tid();
         let executable = registers.rdx & EXEC != 0;
         let (from, to) = pages(registers.rdi, registers.rsi);
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let treatment = executable.then(|| process.treatment_of(from, to, registers.rdx & WRITE != 0));
         let asked = stripped(registers, treatment == Some(Treatment::Translate) && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
@@ -163,7 +163,7 @@ impl Run {
         let mut stopped = stopped;
         if from < changed_to {
             if treatment != Some(Treatment::Translate) {
-                let (process, _) = self.process(tid)?;
+                let process = self.process(tid)?;
                 process.note_rewriting(from, changed_to);
                 process.forget_text(from, changed_to);
             }
@@ -176,7 +176,7 @@ impl Run {
 
     /// The first hole in `from..to`: a call that fails there has changed the memory before it.
     fn mapped_until(&mut self, tid: Pid, from: Address, to: Address) -> Address {
-        let Ok((process, _)) = self.process(tid) else { return from };
+        let Ok(process) = self.process(tid) else { return from };
         let maps = read_maps(process.pid).unwrap_or_default();
         maps.iter().fold(from, |end, map| if map.start <= end && end < map.end { map.end.min(to) } else { end })
     }
@@ -186,7 +186,7 @@ impl Run {
         let (from, to) = pages(registers.rdi, registers.rsi);
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if succeeded(&after) {
-            let (process, _) = self.process(tid)?;
+            let process = self.process(tid)?;
             let was = process.text.iter().find(|t| t.start <= from && from < t.end).map(|t| t.treatment);
             process.forget_text(from, to);
             let (new_from, new_to) = pages(after.rax, registers.rdx);
@@ -205,7 +205,7 @@ impl Run {
     fn shmat(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (mut stopped, after) = self.execute(stopped, registers, site)?;
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let attached = process.mapping(Address::new(after.rax)).filter(|_| succeeded(&after));
         if let Some(Range { start: from, end: to }) = attached.map(|m| m.range()) {
             process.forget_text(from, to);
@@ -227,7 +227,7 @@ impl Run {
     ) -> Result<Stopped, RunError> {
         let space = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.process;
         let differs = self.differs_from_relatives(space, from, to, treatment);
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         process.learn_text(from, to, treatment, differs);
         if differs { self.part(stopped) } else { Ok(stopped) }
     }
@@ -253,7 +253,7 @@ impl Run {
             }
             ARCH_GET_GS => {
                 let base = regions.borrow().get(region, layout::PROGRAM_GS);
-                let (process, _) = self.process(tid)?;
+                let process = self.process(tid)?;
                 let written = process.memory.write(Address::new(registers.rsi), &base.to_le_bytes());
                 if written.is_ok() { 0 } else { -libc::EFAULT }
             }

@@ -10,8 +10,8 @@ use iced_x86::Register;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::sampling::records::{BLOCK, ENTRY};
-use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::code_cache::records::{BLOCK, ENTRY};
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::translator::translate::probes::{Lent, Noted, append};
 use crate::instrument::x86_64::emit::RCX;

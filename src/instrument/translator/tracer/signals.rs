@@ -4,43 +4,22 @@
 //! restores the state, and the kernel itself builds the handler's frame; at the stop at the handler's entry (PTRACE_SINGLESTEP)
 //! rprof redirects control into the cache.
 
-use std::sync::atomic::Ordering;
-
-use crate::instrument::translator::code_cache::block::{BlockId, Moved};
-use crate::instrument::translator::code_cache::cache::{CodeCache, Sum};
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::crash::note_crash;
 use crate::instrument::translator::kernel::dispositions::Fate;
-use crate::instrument::translator::kernel::marks::note_call;
-use crate::instrument::translator::kernel::text_ranges::find_text;
-use crate::instrument::translator::sampling::bursts::take_records;
-use crate::instrument::translator::sampling::records::{REPEATED, REPEATED_COUNT};
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::native::Release;
-use crate::instrument::translator::tracer::process::Process;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::tracer::stops::SI_KERNEL;
-use crate::instrument::translator::tracer::thread::Thread;
-use crate::instrument::translator::translate::probes::Shape;
-use crate::instrument::translator::translate::returns::{Arrival, Transfer};
-use crate::instrument::x86_64::emit::Gpr;
+use crate::instrument::translator::kernel::program_state::{State, complete, is_fault, restore, settle_sum, uncount};
+use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::mpi::recorder::note_call;
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::uncounted::Release;
+use crate::instrument::translator::translate::arrival::{Arrival, Transfer};
+use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop};
 
 /// More steps than any of the translator's sequences has instructions.
 const MAX_STEPS: usize = 200;
-
-/// The result of mapping the registers of a thread in the cache to the program's.
-pub(crate) enum State {
-    /// The program's.
-    Program,
-    /// They are the program's already: it is outside the cache.
-    Outside,
-    /// In the middle of the translator's own instructions.
-    Between,
-    /// The registers were changed so that the thread continues elsewhere in the cache; its state there may be known or not.
-    Continued,
-}
 
 impl Run {
     /// A signal is about to be delivered.
@@ -58,7 +37,7 @@ impl Run {
         // A thread that leaves the cache faults on an instruction fetch, whose `si_code` is never SI_KERNEL.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
-            let (process, _) = self.process(tid)?;
+            let process = self.process(tid)?;
             // Only a thread that is about to leave native code is there.
             if find_text(&process.text, Address::new(registers.rip)).is_some() {
                 if info.si_code <= 0 {
@@ -103,7 +82,7 @@ impl Run {
     /// would not.
     fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
         let registers = stopped.registers()?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
         if space.point_at(at).is_none() {
             return Ok(space.transfer_at(at));
@@ -132,7 +111,7 @@ impl Run {
     fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
         let at = CacheAddress::new(stopped.registers()?.rip);
         let site = self.site_of_call(stopped.tid())?;
-        let (process, _) = self.process(stopped.tid())?;
+        let process = self.process(stopped.tid())?;
         let space = process.image.space.borrow();
         let peeks = space.arena_of(at).is_some_and(|a| space.arenas[a].stubs.peeks.contains(&at));
         Ok(site.filter(|_| peeks).map(|site| site.native))
@@ -200,7 +179,7 @@ impl Run {
         }
         stopped.set_signal_info(&info)?;
         if dumps {
-            self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
+            note_crash(&mut self.warnings, tid, (signal, &info), &state, Address::new(registers.rip));
             stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());
@@ -254,7 +233,7 @@ impl Run {
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
             if site == crate::instrument::translator::code_cache::stubs::DRAIN as usize {
-                take_records(&mut self.drain, &mut self.bursts, &space, thread);
+                self.recording.take_records(&space, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();
@@ -331,149 +310,6 @@ impl Run {
     }
 }
 
-/// Sets the registers of a thread to those after the call or return that it was about to execute.
-fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &mut Registers) -> State {
-    let get = |offset| thread.regions.borrow().get(thread.region, offset);
-    match transfer {
-        Transfer::Call(target) => registers.rip = target.get(),
-        Transfer::CallOfRdx => {
-            registers.rip = registers.rdx;
-            registers.rcx = get(layout::SAVE_RCX);
-            registers.rdx = get(layout::SAVE_RDX);
-        }
-        Transfer::Return { rcx_is_saved } => {
-            let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else { return State::Between };
-            registers.rip = to;
-            registers.rsp += 8;
-            if rcx_is_saved {
-                registers.rcx = get(layout::SAVE_RCX);
-            }
-        }
-    }
-    State::Program
-}
-
-/// Restores registers that are elsewhere.
-pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
-    let space = process.image.space.borrow();
-    let block = space.block(block);
-    let regions = thread.regions.borrow();
-    let get = |offset| regions.get(thread.region, offset);
-    let lent = |register: Gpr, registers: &mut Registers| {
-        *value(registers, register) = get(layout::SAVE_LENT);
-    };
-    let from_loop = |registers: &mut Registers| {
-        if let Some(induction) = block.induction {
-            let way = value(registers, induction.register).wrapping_sub(get(layout::LOOP_BASE));
-            regions.adjust(thread.region, block.slot, way as i64);
-        }
-        if let Some(register) = block.loop_counter {
-            let r = value(registers, register);
-            regions.set(thread.region, layout::counter(block.slot), *r);
-            *r = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
-            for register in block.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten() {
-                *value(registers, register) = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
-            }
-        }
-    };
-    match moved {
-        Moved::Nothing => {}
-        Moved::Lent(register) => lent(register, registers),
-        Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
-        Moved::RcxAndLent(register) => {
-            // The lent register may be RCX, whose lent value is not the program's.
-            lent(register, registers);
-            registers.rcx = get(layout::SAVE_RCX);
-        }
-        Moved::RcxAndRdx => {
-            registers.rcx = get(layout::SAVE_RCX);
-            registers.rdx = get(layout::SAVE_RDX);
-        }
-        Moved::Loop => from_loop(registers),
-        Moved::LoopAndLent(register) => {
-            lent(register, registers);
-            from_loop(registers);
-        }
-        Moved::RcxIsNext => registers.rcx = block.next().get(),
-    }
-}
-
-/// Corrects the counts if only the instructions before `offset` were executed: rprof counts them as a block of their own.
-pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
-    let mut space = process.image.space.borrow_mut();
-    let b = space.block(block);
-    if u32::from(offset) == b.code.end - b.code.start {
-        return;
-    }
-    let counted = at - b.entry >= u64::from(b.counted_at);
-    if counted {
-        thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
-    }
-    if offset > 0 {
-        space.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
-    }
-}
-
-/// Corrects the run-time sum of an instruction that will be executed again: adds the iterations so far of a `rep` instruction,
-/// because the rest counts as a new one; subtracts active lanes.
-fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
-    let Some((slot, sum)) = process.image.space.borrow().sum_before(block, offset, at) else { return };
-    let regions = thread.regions.borrow();
-    let get = |field| regions.get(thread.region, field);
-    let change = match sum {
-        Sum::Iterations => {
-            let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
-            if thread.version.collects() {
-                shorten_noted(&regions, thread, &process.image.space.borrow(), from, so_far);
-            }
-            so_far as i64
-        }
-        Sum::Lanes => -(get(layout::LANES) as i64),
-    };
-    regions.adjust(thread.region, slot, change);
-}
-
-/// Changes the repeat count of the last records in the thread's buffer from `from` to `so_far`, for an interrupted `rep`
-/// instruction.
-fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u64, so_far: u64) {
-    const NUMBER: u64 = u32::MAX as u64;
-    let (region, first) = (thread.region, u64::from(thread.version.buffer()));
-    let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
-    // At most a load and a store. If the buffer was emptied since, they cannot be corrected.
-    for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
-        let number = regions.get(region, at as u32 + 8) & NUMBER;
-        let is_repeated =
-            space.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
-        let count = at as u32 + REPEATED_COUNT;
-        if !is_repeated || regions.get(region, count) != from {
-            return;
-        }
-        regions.set(region, count, so_far);
-    }
-}
-
-/// A general-purpose register by number.
-pub(crate) fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
-    match register.0 {
-        0 => &mut registers.rax,
-        1 => &mut registers.rcx,
-        2 => &mut registers.rdx,
-        3 => &mut registers.rbx,
-        4 => &mut registers.rsp,
-        5 => &mut registers.rbp,
-        6 => &mut registers.rsi,
-        7 => &mut registers.rdi,
-        8 => &mut registers.r8,
-        9 => &mut registers.r9,
-        10 => &mut registers.r10,
-        11 => &mut registers.r11,
-        12 => &mut registers.r12,
-        13 => &mut registers.r13,
-        14 => &mut registers.r14,
-        _ => &mut registers.r15,
-    }
-}
-
 /// Replaces the cache address in a siginfo by the program's: SIGILL, SIGFPE and SIGTRAP report the instruction's address, SIGSYS
 /// the address behind the system call.
 fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
@@ -484,11 +320,6 @@ fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
         // SAFETY: as above; the structure is 128 bytes long.
         unsafe { (&raw mut *info).cast::<u8>().add(ADDRESS).cast::<u64>().write_unaligned(program) };
     }
-}
-
-/// Whether an instruction raised it.
-pub(crate) fn is_fault(signal: i32, info: &SignalInfo) -> bool {
-    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) && info.si_code > 0
 }
 
 fn dumps_core(signal: i32) -> bool {

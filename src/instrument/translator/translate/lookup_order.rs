@@ -9,34 +9,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
-use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::translator::translate::returns::Arrival;
-use crate::instrument::translator::translate::superblock::Superblock;
+use crate::instrument::translator::translate::superblock::{PendingHead, Superblock};
 use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
-use crate::tracee::address::{Address, CacheAddress};
-
-/// A comparison that a lookup leads to once its code is in place: a landing, or a hot block with the comparison before it.
-#[derive(Debug)]
-pub(crate) struct PendingHead {
-    pub(crate) arrival: Arrival,
-    pub(crate) at: Address,
-    pub(crate) head: CacheAddress,
-    /// The rel32 of the jump for a different address.
-    pub(crate) other: CacheAddress,
-}
-
-/// The first comparison that an entry leads to, if it belongs to a relaid-out block.
-#[derive(Debug, Clone, Copy)]
-struct Leader {
-    /// The round in which its block was placed.
-    round: u32,
-    /// The rel32 of its jump for a different address.
-    other: CacheAddress,
-}
-
-/// The placed blocks that entries of the lookup tables lead to, by the entries' offsets.
-#[derive(Debug, Default)]
-pub struct Leaders(AddressMap<u64, Leader>);
+use crate::tracee::address::CacheAddress;
 
 /// How a lookup reaches code that is in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +30,7 @@ impl CodeCache {
             let entry = Self::entry_of(unit.version, at, arrival);
             let (next, link) = self.head_link(entry, unit.places, head, &links, Some(unit));
             if unit.places > 0 && matches!(link, Link::Entry(..)) {
-                self.leaders.0.insert(entry, Leader { round: unit.places, other });
+                self.lookups.leaders.insert(entry, unit.places, other);
             }
             let on = unit.cold.reach(other, next);
             unit.set_word(other, on);
@@ -90,8 +65,7 @@ impl CodeCache {
         head: CacheAddress,
         unit: Option<&Superblock>,
     ) -> Option<CacheAddress> {
-        let leader = self.leaders.0.get(&entry).filter(|l| places == 0 || l.round == places)?;
-        let way = leader.other;
+        let way = self.lookups.leaders.way(entry, places)?;
         let can_change = unit.is_some_and(|u| u.word(way).is_some()) || is_in_one_line(way);
         (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
     }

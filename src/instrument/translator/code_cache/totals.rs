@@ -1,5 +1,8 @@
 //! The counts of threads that have ended, by counter and thread.
 
+use crate::instrument::translator::code_cache::block::BlockId;
+use crate::instrument::translator::code_cache::hash::AddressMap;
+
 /// One counter's value in one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Total {
@@ -49,6 +52,34 @@ impl SlotTotals {
         let start = self.entries.partition_point(|e| e.slot < slot);
         let length = self.entries[start..].iter().take_while(|e| e.slot == slot).count();
         &self.entries[start..start + length]
+    }
+}
+
+/// The counts of a code cache so far.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub(crate) slots: SlotTotals,
+    /// Beginnings of blocks that were executed alone, by (block, bytes): (thread, executions).
+    pub(crate) parts: AddressMap<(BlockId, u16), Vec<(u32, u64)>>,
+}
+
+/// Adds to a value of a thread.
+pub(crate) fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
+    match to.iter_mut().find(|(t, _)| *t == thread) {
+        Some((_, sum)) => *sum = sum.wrapping_add(value),
+        None => to.push((thread, value)),
+    }
+}
+
+impl Totals {
+    /// Brings the counters in order, for [`of`](Self::of).
+    pub fn sort(&mut self) {
+        self.slots.sort();
+    }
+
+    /// The values of a counter by thread.
+    pub fn of(&self, slot: u32) -> &[Total] {
+        self.slots.of(slot)
     }
 }
 

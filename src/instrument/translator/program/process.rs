@@ -4,27 +4,25 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::time::Instant;
 
-use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
-use crate::instrument::tally::Tally;
+use crate::instrument::modules::{Modules, SharedModules};
 use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::kernel::text_ranges::{
+use crate::instrument::translator::program::excursions::Transitions;
+use crate::instrument::translator::program::image::ImageRef;
+use crate::instrument::translator::translate::ahead::{Ahead, Around};
+use crate::instrument::translator::translate::arrival::Arrival;
+use crate::instrument::translator::translate::superblock::TranslateError;
+use crate::instrument::translator::translate::text_ranges::{
     TextRange, Treatment, Untranslated, add_text, find_piece, find_text, find_untranslated, is_anonymous,
     is_memory_file, remove_text, text_until, treatment,
 };
-use crate::instrument::translator::tracer::native::Transitions;
-use crate::instrument::translator::tracer::regions::Regions;
-use crate::instrument::translator::translate::ahead::{Ahead, Around};
-use crate::instrument::translator::translate::returns::Arrival;
-use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_reader::{Pages, Source};
-use crate::instrument::translator::translate::trampolines::Trampoline;
 use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
@@ -44,15 +42,6 @@ const AHEAD: usize = 3;
 const REWRITES: u32 = 8;
 const PAGE: u64 = 4096;
 
-/// The code cache and regions that all processes with one program image share.
-#[derive(Debug, Clone)]
-pub struct ImageRef {
-    /// Translations.
-    pub space: Arc<AtomicRefCell<CodeCache>>,
-    /// Threads' regions.
-    pub regions: Arc<AtomicRefCell<Regions>>,
-}
-
 /// A process.
 #[derive(Debug)]
 pub struct Process {
@@ -64,6 +53,8 @@ pub struct Process {
     pub text: Vec<TextRange>,
     /// Cache of text read so far.
     pub pages: RefCell<Pages>,
+    /// The modules of the run.
+    pub modules: SharedModules,
     /// The code cache and regions that it shares.
     pub image: ImageRef,
     /// Its first instruction is in code that is not translated.
@@ -97,27 +88,9 @@ impl Destination {
     }
 }
 
-impl ImageRef {
-    /// Wraps a new code cache and new regions.
-    pub fn new(space: CodeCache, regions: Regions) -> Self {
-        ImageRef { space: Arc::new(AtomicRefCell::new(space)), regions: Arc::new(AtomicRefCell::new(regions)) }
-    }
-
-    /// Whether another process shares it.
-    pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.space) > 1
-    }
-}
-
 impl Process {
-    /// Where control continues in `version` when the program continues at `at`; translates the code if needed. Without a tally,
-    /// text must have been located ([`locate`](Self::locate)).
-    pub fn destination(
-        &mut self,
-        version: Version,
-        at: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
+    pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
         if let Some(id) = space.find(version, at) {
             let known = space.trampolines.get(&id);
@@ -128,12 +101,10 @@ impl Process {
         }
         let Some(range) = find_text(&self.text, at) else {
             drop(space);
-            return self.untranslated_destination(version, at, tally);
+            return self.untranslated_destination(version, at);
         };
-        if range.located.is_none()
-            && let Some(tally) = tally
-        {
-            locate(self.pid, &mut self.text, tally, &mut space);
+        if range.located.is_none() {
+            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut space);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut around = Around::new(version);
@@ -149,12 +120,7 @@ impl Process {
     }
 
     /// Where control continues at `at`, which is not to be translated: unless it is a trampoline, in the program's own memory.
-    fn untranslated_destination(
-        &mut self,
-        version: Version,
-        at: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    fn untranslated_destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         // A stack grows.
         if find_piece(&self.text, at).is_none()
             && let Some(mapping) = self.mapping(at).filter(|m| m.executable)
@@ -166,9 +132,7 @@ impl Process {
         let Some(trampoline) = find_piece(&self.text, at).and_then(|_| Trampoline::read(&self.memory, at)) else {
             return native;
         };
-        if let Some(tally) = tally {
-            self.locate(tally);
-        }
+        self.locate();
         let Some(located) = find_piece(&self.text, at).and_then(|range| range.located) else { return native };
         let mut space = self.image.space.borrow_mut();
         space.translate_trampoline(version, (at, located.code_ref(at)), trampoline)?;
@@ -176,9 +140,9 @@ impl Process {
     }
 
     /// Looks up the module of every piece of its text.
-    pub fn locate(&mut self, tally: &mut Tally) {
+    pub fn locate(&mut self) {
         if self.text.iter().any(|t| t.located.is_none()) {
-            locate(self.pid, &mut self.text, tally, &mut self.image.space.borrow_mut());
+            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut self.image.space.borrow_mut());
         }
     }
 
@@ -187,33 +151,35 @@ impl Process {
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let Some(mut around) = self.ahead.pop() else {
-            let placed = space.place_some(&mut source);
-            drop((space, source));
-            return placed || self.gather_some();
+            let mut placing = self.image.placing.borrow_mut();
+            return placing.place_some(&mut space, &mut source)
+                || placing.gather_some(&space, &self.image.regions.borrow());
         };
         around.translate(&mut space, &mut source, AHEAD);
         self.ahead.push(around);
         true
     }
 
+    /// Plans the relayout of its hot blocks from the counters of threads, those in the regions that follow.
+    pub fn plan_relayout(&mut self, counts: (Vec<u64>, Vec<u32>), now: Instant) {
+        let mut space = self.image.space.borrow_mut();
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        let regions = self.image.regions.borrow();
+        self.image.placing.borrow_mut().plan(&mut space, &regions, &mut source, counts, now);
+    }
+
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see
-    /// [`Arrival::of`]); see [`destination`](Self::destination) for the tally.
-    pub fn answer(
-        &mut self,
-        version: Version,
-        site: SiteId,
-        target: Address,
-        tally: Option<&mut Tally>,
-    ) -> Result<Destination, TranslateError> {
+    /// [`Arrival::of`]).
+    pub fn answer(&mut self, version: Version, site: SiteId, target: Address) -> Result<Destination, TranslateError> {
         if let Some(arrival) = Arrival::of(site) {
-            let destination = self.destination(version, target, tally)?;
+            let destination = self.destination(version, target)?;
             if let Destination::Cache(_) = destination {
                 self.image.space.borrow_mut().publish(version, target, arrival);
             }
             return Ok(destination);
         }
         let target = self.image.space.borrow().sites[site as usize].target;
-        self.destination(version, target, tally)
+        self.destination(version, target)
     }
 
     /// Forgets text at `from..to`, which the program unmapped or protected.
@@ -332,20 +298,16 @@ fn pages(from: Address, to: Address) -> Range<u64> {
 }
 
 /// Looks up the module of every piece of text; enters the functions in those modules whose calls are watched.
-fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally, space: &mut CodeCache) {
+fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, space: &mut CodeCache) {
     let Ok(maps) = read_maps(pid) else { return };
     for range in text.iter_mut().filter(|t| t.located.is_none()) {
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
-            let located = tally.locate(pid, mapping);
+            let located = modules.locate(pid, mapping);
             range.located = Some(located);
-            let found = tally.markers(pid, located.module).iter();
+            let found = modules.markers(pid, located.module).iter();
             space.markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
-            space.mpi.add(
-                located.module,
-                tally.mpi(pid, located.module),
-                located.bias,
-                range.start.get()..range.end.get(),
-            );
+            let text = range.start.get()..range.end.get();
+            space.mpi.add(located.module, modules.mpi(pid, located.module), located.bias, text);
         }
     }
 }

@@ -4,11 +4,14 @@ use iced_x86::Code;
 
 use crate::instrument::translator::code_cache::block::{CallSite, Moved};
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::allocations::LARGE;
-use crate::instrument::translator::kernel::call_rules::SET_DISPATCH;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
 use crate::isa::x86_64::system_call;
+
+/// Smallest allocation that is reported, in bytes.
+pub const LARGE: u64 = 1 << 20;
+/// `PR_SET_SYSCALL_USER_DISPATCH`
+pub const SET_DISPATCH: i32 = 59;
 
 impl Writer<'_> {
     /// Writes the `syscall`, after a check of its number. RCX is free: the instruction overwrites it.
@@ -61,7 +64,7 @@ impl Writer<'_> {
         // Without room the call is counted, but not by number.
         let Some(first) = self.space.new_slots(layout::CALL_NUMBERS) else { return };
         let block = self.block_id();
-        self.space.numbered_calls.push((block, first));
+        self.space.counters.numbered_calls.push((block, first));
         self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
         self.point(program, Moved::RcxIsNext);
         let low = self.unit.hot.jump_if_rcx_zero();

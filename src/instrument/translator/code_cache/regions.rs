@@ -2,14 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use nix::errno::Errno;
-
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::mpi_record::ROOM;
 use crate::instrument::translator::code_cache::shared::Shared;
-use crate::instrument::translator::mpi::record::ROOM;
-use crate::instrument::translator::tracer::event_loop::RunError;
 use crate::tracee::address::Address;
-use crate::tracee::remote::RemoteError;
 
 /// A request that a thread waits on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +14,17 @@ pub struct Request {
     pub site: u32,
     /// The address that it wants to continue at.
     pub target: Address,
+}
+
+/// Why a thread gets no region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoRegion {
+    /// The program has as many threads as an image has regions at most.
+    #[error("it has too many threads at once")]
+    TooManyThreads,
+    /// The limit on the program's address space left room for fewer regions.
+    #[error("finding room for the counters of one more thread failed")]
+    NoRoom,
 }
 
 /// All regions of one image.
@@ -43,7 +50,7 @@ impl Regions {
     ///
     /// # Errors
     /// All are taken.
-    pub(crate) fn take(&mut self) -> Result<u32, RunError> {
+    pub fn take(&mut self) -> Result<u32, NoRegion> {
         let all = (self.shared.size() / layout::REGION) as u32;
         let region = match self.free.pop() {
             Some(region) => region,
@@ -51,13 +58,8 @@ impl Regions {
                 self.next += 1;
                 self.next - 1
             }
-            None if u64::from(all) == layout::REGIONS => {
-                return Err(RunError::Unsupported("it has too many threads at once".into()));
-            }
-            None => {
-                let call = "finding room for the counters of one more thread";
-                return Err(RemoteError::Refused { call, source: Errno::ENOMEM }.into());
-            }
+            None if u64::from(all) == layout::REGIONS => return Err(NoRegion::TooManyThreads),
+            None => return Err(NoRegion::NoRoom),
         };
         let base = self.base(region);
         self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
@@ -177,11 +179,7 @@ mod tests {
         for region in 0..layout::REGIONS as u32 {
             assert_eq!(regions.take().unwrap(), region);
         }
-        let refused = regions.take().unwrap_err();
-        assert!(
-            matches!(&refused, RunError::Unsupported(why) if why == "it has too many threads at once"),
-            "{refused:?}"
-        );
+        assert_eq!(regions.take(), Err(NoRegion::TooManyThreads));
         // One that ends makes room for another.
         regions.give_back(7);
         assert_eq!(regions.take().unwrap(), 7);

@@ -1,8 +1,8 @@
-//! Writes the code that makes records. It changes no register and no flag.
+//! Writes the code that makes records of calls of MPI. It changes no register and no flag.
 
-use super::places::Watched;
-use super::record::{NOT_COUNTED, STACK_WORDS};
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::mpi_places::Watched;
+use crate::instrument::translator::code_cache::mpi_record::{NOT_COUNTED, STACK_WORDS};
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{R8, R9, RAX, RCX, RDI, RDX, RSI, RSP};
 

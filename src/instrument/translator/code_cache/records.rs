@@ -2,7 +2,7 @@
 
 use crate::instrument::strings::Run;
 use crate::instrument::translator::code_cache::block::BlockId;
-use crate::instrument::translator::translate::probes::{ProbeSite, Shape};
+use crate::instrument::translator::code_cache::probe_site::{ProbeSite, Shape};
 
 /// Bytes of a record of a block, or of an operand of any shape but the ones below.
 pub const ENTRY: u32 = 16;

@@ -9,14 +9,13 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::kernel::filters::{Call, Filter};
-use crate::instrument::translator::kernel::syscall_handle::succeeded;
-use crate::instrument::translator::tracer::event_loop::{Run, RunError};
-use crate::instrument::translator::tracer::native::Release;
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::system_calls::succeeded;
+use crate::instrument::translator::tracer::uncounted::Release;
+use crate::instrument::translator::translate::system_calls::SET_DISPATCH;
 use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped};
 
-/// `PR_SET_SYSCALL_USER_DISPATCH`
-pub const SET_DISPATCH: i32 = 59;
 /// `PR_SYS_DISPATCH_OFF`
 const DISPATCH_OFF: u64 = 0;
 
@@ -66,7 +65,7 @@ impl Run {
     /// `prctl` or `seccomp`.
     pub fn call_rule(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let (process, _) = self.process(tid)?;
+        let process = self.process(tid)?;
         let filter = match asked(&registers, |at| Filter::read(&process.memory, Address::new(at))) {
             Asked::Dispatch => return self.release_before(stopped, registers, Release::Dispatch),
             Asked::Filter(filter) if filter.reads_address() => {
@@ -78,7 +77,7 @@ impl Run {
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if let Some(filter) = filter.filter(|_| succeeded(&after)) {
             let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-            self.filters.entry(group).or_default().add(filter);
+            self.groups.entry(group).or_default().filters.get_or_insert_default().add(filter);
         }
         self.go_on(stopped)
     }
@@ -100,7 +99,7 @@ impl Run {
 
     /// The first call that rprof needs to follow a new program of process `group` and that a filter of the process forbids.
     pub fn forbidden_preparation(&self, group: Pid) -> Option<&'static str> {
-        let filters = self.filters.get(&group)?;
+        let filters = self.groups.get(&group)?.filters.as_ref()?;
         filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
     }
 
@@ -110,7 +109,7 @@ impl Run {
     }
 
     fn ensure_allowed(&self, group: Pid, calls: &'static [Call]) -> Result<(), RunError> {
-        match self.filters.get(&group).and_then(|filters| filters.forbidden(calls)) {
+        match self.groups.get(&group).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
             Some(call) => Err(RunError::Unsupported(format!(
                 "a seccomp filter that it installed forbids {}, which rprof needs in its name",
                 call.name

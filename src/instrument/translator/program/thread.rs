@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicU32;
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::tracer::native::Excursion;
-use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::program::excursions::Excursion;
 use crate::tracee::address::Address;
 use crate::tracee::thread::{Running, SignalInfo};
 

@@ -1,0 +1,16 @@
+//! What rprof keeps of a process beside its memory. A process that was forked has what its parent had.
+
+use crate::instrument::translator::kernel::dispositions::Dispositions;
+use crate::instrument::translator::kernel::filters::Filters;
+use crate::instrument::translator::kernel::rlimit_as::Allowance;
+
+/// The rules that a process has set for itself.
+#[derive(Debug, Clone, Default)]
+pub struct Group {
+    /// Its actions for the signals of rprof's traps, if they are known.
+    pub dispositions: Option<Dispositions>,
+    /// If it has set a limit on its address space.
+    pub allowance: Option<Allowance>,
+    /// If it has filtered its system calls, or an ancestor has.
+    pub filters: Option<Filters>,
+}

@@ -1,0 +1,33 @@
+//! Corrects the counters of threads that end.
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::unsettled::Due;
+use crate::instrument::translator::kernel::program_state::{restore, uncount, value};
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
+use crate::tracee::address::CacheAddress;
+use crate::tracee::thread::Registers;
+
+/// Corrects the counters of a thread that ends at `at`, between two places where the program's state is known.
+pub(crate) fn settle(thread: &Thread, process: &Process, at: CacheAddress, registers: &mut Registers) {
+    let (due, state) = {
+        let space = process.image.space.borrow();
+        (space.counters.due_at(at), space.state_before(at))
+    };
+    let is_due = !due.is_empty();
+    for (slot, due) in due {
+        let regions = thread.regions.borrow();
+        match due {
+            Due::Executions(n) => regions.adjust(thread.region, slot, n),
+            Due::Register(r) => regions.set(thread.region, layout::counter(slot), *value(registers, r)),
+            Due::Way(r) => {
+                let base = regions.get(thread.region, layout::LOOP_BASE);
+                regions.adjust(thread.region, slot, value(registers, r).wrapping_sub(base) as i64);
+            }
+        }
+    }
+    if let Some((block, executed, moved)) = state.filter(|_| !is_due) {
+        restore(thread, process, block, moved, registers);
+        uncount(thread, process, block, executed, at);
+    }
+}

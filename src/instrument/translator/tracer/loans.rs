@@ -1,0 +1,60 @@
+//! The code caches that workers have.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::tracer::workers::{Loan, Workers};
+use crate::tracee::affinity::Seat;
+use crate::tracee::wait::Event;
+
+/// Another code cache that got a request within this time is likely to get the next one before this answer is complete.
+const AT_ONCE: Duration = Duration::from_millis(2);
+/// More workers than this are not worth their memory.
+const MOST: usize = 64;
+
+/// The code caches that workers have.
+#[derive(Debug)]
+pub struct Loans {
+    pub(crate) workers: Workers,
+    pub(crate) out: Vec<Loan>,
+    /// Deferred events of threads whose code cache a worker had at the time, in order.
+    pub(crate) put_off: VecDeque<Event>,
+    /// A worker failed.
+    pub(crate) lost: bool,
+}
+
+impl Loans {
+    /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
+    /// [`Translator`](crate::instrument::Translator) for `before`.
+    pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
+        let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
+        Loans { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
+    }
+
+    /// Whether another lot can be handed off beside the present ones and `more`.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.out.len() + more < self.workers.most()
+    }
+
+    /// Whether a recalled lot is about to return: then the tracer does not sleep.
+    pub fn are_awaited(&self) -> bool {
+        !self.put_off.is_empty() || self.out.iter().any(Loan::is_recalled)
+    }
+
+    /// The index of the lot that process `process` is in.
+    pub(crate) fn with(&self, process: Pid) -> Option<usize> {
+        self.out.iter().position(|loan| loan.members.contains(&process))
+    }
+}
+
+/// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
+/// the look for hot blocks is not due.
+pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, process: &Process, now: Instant) -> bool {
+    let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
+    home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
+        && now < process.image.placing.borrow().due()
+}

@@ -1,0 +1,78 @@
+//! Opens `/proc/PID/maps` in the program's name ([`own_maps`](crate::instrument::translator::kernel::own_maps)).
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::own_maps::{PATH, as_without_rprof, file_of, is_same, whose};
+use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::system_calls::succeeded;
+use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment};
+use crate::tracee::address::Address;
+use crate::tracee::thread::{Registers, Stopped};
+
+impl Run {
+    /// `open` or `openat` of a path that begins with "/pro".
+    pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let of_open = registers.rax as i64 == libc::SYS_open;
+        let file = self.maps_to_open(tid, if of_open { registers.rdi } else { registers.rsi });
+        let Some(file) = file else {
+            // It may wait: in the cache.
+            stopped.set_registers(&Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers })?;
+            return self.go_on(stopped);
+        };
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        let mut words = [0; 4];
+        for (i, byte) in path.bytes().enumerate() {
+            words[i / 8] |= u64::from(byte) << (8 * (i % 8));
+        }
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let at = {
+            let regions = thread.regions.borrow();
+            (0u32..).zip(words).for_each(|(i, word)| regions.set(thread.region, layout::ACTION + 8 * i, word));
+            (regions.base(thread.region) + u64::from(layout::ACTION)).get()
+        };
+        let asked = if of_open { Registers { rdi: at, ..registers } } else { Registers { rsi: at, ..registers } };
+        let (stopped, after) = self.execute(stopped, asked, site)?;
+        if succeeded(&after) {
+            if is_same(&file, tid, after.rax) {
+                stopped.set_registers(&Registers { rdi: registers.rdi, rsi: registers.rsi, ..after })?;
+                return self.go_on(stopped);
+            }
+            let close = Registers { rax: libc::SYS_close as u64, rdi: after.rax, ..registers };
+            let (stopped, _) = self.execute(stopped, close, site)?;
+            let (stopped, _) = self.execute(stopped, registers, site)?;
+            return self.go_on(stopped);
+        }
+        // It has another /proc, where rprof is not or has another number: it gets what is there.
+        let (stopped, _) = self.execute(stopped, registers, site)?;
+        self.go_on(stopped)
+    }
+
+    /// The maps that the path at `at` names, if it names those of a process whose text rprof has changed.
+    fn maps_to_open(&mut self, tid: Pid, at: u64) -> Option<OwnedFd> {
+        let group = self.threads.get(&tid)?.group;
+        let mut path = [0; PATH];
+        let size = self.process(tid).ok()?.memory.read_some(Address::new(at), &mut path).ok()?;
+        let pid = whose(&path[..size], group)?;
+        let space = self.threads.values().find(|t| t.group == pid)?.process;
+        let process = self.processes.get(&space)?;
+        let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+        let text: Vec<TextRange> =
+            process.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
+        let regions = process.image.regions.borrow().mapping();
+        let ours = process
+            .image
+            .space
+            .borrow()
+            .mappings()
+            .chain([regions])
+            .map(|(at, size)| (at.get(), size))
+            .collect::<Vec<_>>();
+        // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
+        file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
+    }
+}
