@@ -1,0 +1,303 @@
+//! Ranks of real launchers: output and status as without rprof, calls and bytes by call site, folders of jobs, merged profiles.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use cli::{Sandbox, status, stderr, stdout};
+use serde_json::Value;
+
+/// No launcher may run longer.
+const LIMIT_S: &str = "120";
+const LIBRARIES: [&str; 2] = ["openmpi", "mpich"];
+/// Functions that move no data and do not wait: their calls are not recorded.
+const NOT_SEEN: [&str; 11] = [
+    "MPI_Type_commit",
+    "MPI_Get_address",
+    "MPI_Get_count",
+    "MPI_Request_free",
+    "MPI_Buffer_attach",
+    "MPI_Buffer_detach",
+    "MPI_Cart_shift",
+    "MPI_Psend_init",
+    "MPI_Precv_init",
+    "MPI_Pready",
+    "MPI_Parrived",
+];
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/mpi")
+}
+
+/// The folder with the fixtures built with `library`; `None`: it is not installed.
+fn built(library: &str) -> Option<PathBuf> {
+    static BUILT: OnceLock<BTreeMap<&str, PathBuf>> = OnceLock::new();
+    let all = BUILT.get_or_init(|| {
+        let make = |library: &'static str| {
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{library}"));
+            let output = Command::new(fixtures().join("make")).arg(library).arg(&folder).output().unwrap();
+            output.status.success().then_some((library, folder))
+        };
+        LIBRARIES.into_iter().filter_map(make).collect()
+    });
+    if !all.contains_key(library) {
+        println!("SKIPPED: packages: {library} is not installed");
+    }
+    all.get(library).cloned()
+}
+
+/// The program `name` of `library`; `None`: it could not be built.
+fn program(library: &str, name: &str) -> Option<PathBuf> {
+    let program = built(library)?.join(name);
+    if !program.exists() {
+        println!("SKIPPED: packages: {name} cannot be built with {library}");
+        return None;
+    }
+    Some(program)
+}
+
+/// A shell command in `sandbox` with `$launch` for `ranks` ranks, and `$rprof`; under a time limit.
+fn launched(sandbox: &Sandbox, library: &str, ranks: u32, script: &str) -> Output {
+    let fixtures = fixtures();
+    let rprof = env!("CARGO_BIN_EXE_rprof");
+    let script = format!(
+        "library={library}; . {}/launchers.sh; rprof={rprof}; launch=(\"${{launch[@]}}\" -np {ranks}); {script}",
+        fixtures.display()
+    );
+    let script = sandbox.file("launch.sh", script, 0o755);
+    sandbox.shell(&format!("timeout {LIMIT_S} bash {}", script.display())).output().unwrap()
+}
+
+#[derive(serde::Deserialize)]
+struct Expected {
+    site: Vec<ExpectedSite>,
+}
+
+#[derive(serde::Deserialize)]
+struct ExpectedSite {
+    function: String,
+    mpi: String,
+    calls: Vec<u64>,
+    sent: Option<Vec<u64>>,
+}
+
+fn expected(source: &str, ranks: u32, has_mpi4: bool) -> Vec<ExpectedSite> {
+    let mut command = Command::new(fixtures().join("expected"));
+    command.arg(fixtures().join(source)).arg(ranks.to_string());
+    let output = command.args(has_mpi4.then_some("--mpi4")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    toml::from_str::<Expected>(&stdout(&output)).unwrap().site
+}
+
+/// Calls and bytes by (caller, function of MPI); bytes are `None` if some are not known.
+fn counted(profile: &Value) -> BTreeMap<(String, String), (u64, Option<u64>)> {
+    let mut sites = BTreeMap::new();
+    for site in profile["mpi"]["sites"].as_array().unwrap() {
+        let text = |key: &str| site[key].as_str().unwrap().to_owned();
+        let sum = sites.entry((text("caller"), text("call"))).or_insert((0, Some(0)));
+        sum.0 += site["calls"].as_u64().unwrap();
+        sum.1 = sum.1.zip(site["bytes"].as_u64()).map(|(a, b)| a + b);
+    }
+    sites
+}
+
+/// Compares the profiles of `ranks` ranks with what is expected. Returns how many figures of bytes are not known.
+fn compare(sandbox: &Sandbox, ranks: u32, expected: &[ExpectedSite]) -> usize {
+    let mut unknown = 0;
+    for rank in 0..ranks {
+        let found = counted(&sandbox.profile(&format!("rprof.out/rank-{rank}")));
+        for site in expected.iter().filter(|site| {
+            let is_file = site.mpi.starts_with("MPI_File");
+            !NOT_SEEN.contains(&site.mpi.as_str()) && !is_file
+        }) {
+            let what = format!("rank {rank}: {} in {}", site.mpi, site.function);
+            let key = (site.function.clone(), site.mpi.clone());
+            let (calls, bytes) = found.get(&key).copied().unwrap_or((0, Some(0)));
+            assert_eq!(calls, site.calls[rank as usize], "{what}: calls");
+            match (&site.sent, bytes) {
+                (Some(sent), Some(bytes)) => assert_eq!(bytes, sent[rank as usize], "{what}: bytes"),
+                (Some(_), None) => unknown += 1,
+                (None, _) => {}
+            }
+        }
+    }
+    unknown
+}
+
+#[test]
+fn calls_and_bytes_of_each_call_site_are_exact_in_c() {
+    for library in LIBRARIES {
+        for name in ["calls", "calls_static"] {
+            let Some(program) = program(library, name) else { continue };
+            let sites = stdout(&Command::new(&program).arg("list").output().unwrap());
+            let has_mpi4 = sites.contains("counts_of_64_bits");
+            let sandbox = Sandbox::new();
+            let words = sites.split_whitespace().collect::<Vec<_>>().join(" ");
+            let script = format!(
+                "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} {words}",
+                program.display()
+            );
+            let output = launched(&sandbox, library, 2, &script);
+            assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+            assert!(stdout(&output).ends_with("right\n"), "{}", stdout(&output));
+            let unknown = compare(&sandbox, 2, &expected("calls.c", 2, has_mpi4));
+            // Neighbours, and messages in parts.
+            assert!(unknown <= 4, "{library} {name}: {unknown} figures of bytes are not known");
+        }
+    }
+}
+
+#[test]
+fn calls_and_bytes_of_each_call_site_are_exact_in_fortran() {
+    for library in LIBRARIES {
+        for name in ["calls_f90", "calls_f08"] {
+            let Some(program) = program(library, name) else { continue };
+            let sandbox = Sandbox::new();
+            let run = "--passes counted --memory off --quiet";
+            let output =
+                launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" $rprof {run} -- {}", program.display()));
+            assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+            let source = name.replace("calls_f08", "calls_f08.f90").replace("calls_f90", "calls.f90");
+            assert_eq!(compare(&sandbox, 2, &expected(&source, 2, false)), 0, "{library} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_program_s_own_functions_with_such_names_are_none_of_mpi() {
+    let Some(program) = program("openmpi", "names") else { return };
+    let sandbox = Sandbox::new();
+    let output = sandbox.run([
+        "--passes".as_ref(),
+        "counted".as_ref(),
+        "--memory".as_ref(),
+        "off".as_ref(),
+        "--quiet".as_ref(),
+        "--".as_ref(),
+        program.as_os_str(),
+    ]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(sandbox.profile("rprof.out")["functions"].as_array().is_some_and(|f| !f.is_empty()));
+}
+
+#[test]
+fn rprof_before_a_launcher_merges_its_ranks() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "late") else { continue };
+        let sandbox = Sandbox::new();
+        let script = format!("$rprof --memory off -- \"${{launch[@]}}\" {} sender 5 20", program.display());
+        let output = launched(&sandbox, library, 2, &script);
+        assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+        assert_eq!(stdout(&output).matches("early_receive").count(), 1, "one launch prints: {}", stdout(&output));
+        assert!(!stderr(&output).contains("orte") && !stderr(&output).contains("[proxy"), "{}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        let ranks: Vec<u64> =
+            profile["run"]["ranks"].as_array().unwrap().iter().map(|rank| rank["rank"].as_u64().unwrap()).collect();
+        assert_eq!(ranks, [0, 1]);
+        let kinds: Vec<&str> =
+            profile["run"]["passes"].as_array().unwrap().iter().map(|pass| pass["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["timed", "counted", "timed", "counted"]);
+        let sites = profile["mpi"]["sites"].as_array().unwrap();
+        let receive = sites.iter().find(|site| site["caller"] == "early_receive").unwrap();
+        let waiting_s = receive["waiting_s"].as_f64().unwrap();
+        assert!(
+            waiting_s > 0.095 && waiting_s <= receive["time_s"].as_f64().unwrap(),
+            "waited {waiting_s} s for 0.1 s"
+        );
+        let functions = profile["functions"].as_array().unwrap();
+        let of_launcher = functions.iter().any(|f| f["module"].as_str().unwrap().contains("mpirun"));
+        assert!(!of_launcher, "functions of the launcher are in the profile");
+    }
+}
+
+#[test]
+fn a_timed_and_a_counted_launch_complete_one_another_and_another_job_is_set_aside() {
+    let library = LIBRARIES.into_iter().find(|library| built(library).is_some());
+    let Some(program) = library.and_then(|library| program(library, "ends")) else { return };
+    let library = library.unwrap();
+    let sandbox = Sandbox::new();
+    let run = |options: &str| {
+        let script = format!("\"${{launch[@]}}\" $rprof {options} --memory off --quiet -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &script);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+    };
+    run("--passes timed");
+    let some_work = |folder: &str| cli::function(&sandbox.profile(folder), "some_work").clone();
+    assert!(some_work("rprof.out/rank-1")["flops"].is_null());
+    run("--passes counted");
+    let joined = some_work("rprof.out/rank-1");
+    assert!(joined["cpu_s"].as_f64().unwrap() > 0.0);
+    assert!(joined["flops"]["total"].as_u64().unwrap() >= 20_000_000, "{}", joined["flops"]);
+    run("--passes counted");
+    assert!(some_work("rprof.out/rank-0")["cpu_s"].is_null(), "a third launch is another job");
+    assert!(some_work("rprof.out.1/rank-0")["cpu_s"].is_f64());
+    let merged = sandbox.run(["merge", "rprof.out.1/rank-0", "rprof.out/rank-1"]);
+    assert_eq!(status(&merged), 125);
+    assert!(stderr(&merged).contains("2 jobs"), "{}", stderr(&merged));
+    let partial = sandbox.run(["merge", "rprof.out/rank-1"]);
+    assert!(stderr(&partial).contains("of 2 ranks 1 is missing: 0"), "{}", stderr(&partial));
+    let twice = sandbox.run(["merge", "rprof.out/rank-1", "rprof.out/rank-1"]);
+    assert!(stderr(&twice).contains("rank 1 is given 2 times"), "{}", stderr(&twice));
+}
+
+#[test]
+fn a_rank_starts_its_program_once() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "ends") else { continue };
+        let sandbox = Sandbox::new();
+        let both = format!("\"${{launch[@]}}\" $rprof --passes both -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &both);
+        assert_ne!(status(&output), 0);
+        assert!(stderr(&output).contains("can start its program only once"), "{}", stderr(&output));
+        let once = format!("\"${{launch[@]}}\" $rprof --quiet -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &once);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{library} prints");
+        assert_eq!(sandbox.profile("rprof.out")["run"]["ranks"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn ends_of_ranks_are_as_without_rprof() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "ends") else { continue };
+        for mode in ["exit", "segv", "abort", "never"] {
+            let sandbox = Sandbox::new();
+            let native = launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" {} {mode}", program.display()));
+            let run = format!(
+                "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} {mode}",
+                program.display()
+            );
+            let profiled = launched(&sandbox, library, 2, &run);
+            assert_ne!(status(&profiled), 124, "{library} {mode} hangs: {}", stderr(&profiled));
+            // MPICH's launcher kills what is left, rprof too, and then says 9 or the other signal.
+            let is_same = status(&native) == status(&profiled);
+            assert!(
+                is_same || library == "mpich" && status(&native) != 0 && status(&profiled) != 0,
+                "{library} {mode}: {} instead of {}: {}",
+                status(&profiled),
+                status(&native),
+                stderr(&profiled)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stand_in_for_srun_is_a_launcher_like_others() {
+    let library = LIBRARIES.into_iter().find(|library| built(library).is_some());
+    let Some(program) = library.and_then(|library| program(library, "names")) else { return };
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink(fixtures().join("stub_srun"), sandbox.path().join("srun")).unwrap();
+    let script = format!("$rprof --memory off --quiet -- ./srun -n 3 {}", program.display());
+    let output = launched(&sandbox, library.unwrap(), 1, &script);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let job: Value =
+        serde_json::from_slice(&std::fs::read(sandbox.path().join("rprof.out/job.json")).unwrap()).unwrap();
+    assert_eq!(job["launches"][0]["job"], "4711.0");
+    assert_eq!(sandbox.profile("rprof.out")["run"]["ranks"].as_array().unwrap().len(), 3);
+}
