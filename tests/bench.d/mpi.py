@@ -105,6 +105,8 @@ def main():
         else:
             size, ranks, *work = figures
             points[library, rate].append(Point(what, int(size), int(ranks), *map(float, work)))
+    if not points:
+        print("no run gave a figure")
     for library in dict.fromkeys(key[0] for key in points):
         rates = [key[1] for key in points if key[0] == library]
         seconds_table(library, rates, points)

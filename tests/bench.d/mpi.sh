@@ -10,7 +10,6 @@ set -u
 . tests/bench.d/common.sh
 
 fixtures=fixtures/mpi
-export MPI_HOSTS_TIMEOUT=${MPI_HOSTS_TIMEOUT:-60}
 cpus=$(nproc)
 pairs=${BENCH_MPI:-openmpi:4,mpich:$((cpus < 4 ? cpus : 4))}
 [ "$(id -u)" -eq 0 ] && has ip && has tc || { echo "mpi: needs root, ip and tc (Debian: iproute2)"; exit 0; }
@@ -42,7 +41,9 @@ measure_rate() {
         read -r -a all < <(sizes "$algorithm")
         [ "${BENCH_SIZES:-all}" = first ] && all=("${all[0]}")
         for n in "${all[@]}"; do
-            if line=$("$fixtures/hosts" run "$hosts" "$library" "$ranks" "$work_dir/$library/seven" "$algorithm" "$n" 2>"$work_dir/err" </dev/null); then
+            # What was printed counts however the launcher ends: MPICH 4.0.2 may hang in MPI_Finalize (fixtures/mpi/README.md).
+            line=$("$fixtures/hosts" run "$hosts" "$library" "$ranks" "$work_dir/$library/seven" "$algorithm" "$n" 2>"$work_dir/err" </dev/null)
+            if [[ $line =~ ^$algorithm\ $n\  ]]; then
                 echo "$library $rate $line"
             else
                 echo "$library at $rate: $algorithm $n FAILED: $(grep -v '^[-[:space:]]*$' "$work_dir/err" | tail -1)" >&2
@@ -55,8 +56,10 @@ measure_rate() {
 
 for pair in ${pairs//,/ }; do
     library=${pair%:*}
-    has "mpicc.$library" || { echo "$library: not installed"; continue; }
-    "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make"; exit 1; }
+    # Seconds for one run: what hangs with MPICH has long printed its figures.
+    export MPI_HOSTS_TIMEOUT=$([ "$library" = mpich ] && echo 30 || echo 100)
+    has "mpicc.$library" || { echo "$library: not installed" >&2; continue; }
+    "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make" >&2; exit 1; }
     for rate in ${BENCH_RATES:-200mbit 800mbit none}; do
         measure_rate "$library" "${pair#*:}" "$rate"
     done
