@@ -78,7 +78,7 @@ pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
 }
 
 /// A circle, or a triangle that points to the right.
-fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
+pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     let colour = palette::hex(d.function.analysis.class.as_deref());
     let r = radius(d.function);
     let mut shape: Element = if beyond {
@@ -147,7 +147,7 @@ fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
     g
 }
 
-fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
+pub(super) fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
     const SIZE: f64 = 12.0;
     let text = name::shorten(&d.function.name, 28);
     let chars = text.chars().count();
