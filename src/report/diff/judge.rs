@@ -186,7 +186,8 @@ fn of_named(diff: &Diff<'_>, condition: &Condition, wanted: &str) -> Result<Judg
     }
     if found.is_empty() {
         let small = wanted.to_lowercase();
-        let near = all().map(Change::name).find(|name| name.to_lowercase().contains(&small));
+        let near = all().map(Change::name).filter(|name| name.to_lowercase().contains(&small));
+        let near = near.min_by_key(|name| name.len());
         return Err(NoSuchName {
             condition: condition.text.clone(),
             name: shorten(wanted, NAME),

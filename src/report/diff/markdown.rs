@@ -40,8 +40,15 @@ fn functions(diff: &Diff<'_>) -> String {
     if shown.is_empty() {
         return String::new();
     }
-    let has = |figure: &Figure| shown.iter().any(|change| change.difference(*figure).is_changed());
-    let figures: Vec<Figure> = Figure::ALL.into_iter().filter(has).collect();
+    let has = |figure: &Figure| {
+        let mut both = shown.iter().filter(|change| change.presence() == Presence::Both);
+        both.any(|change| change.difference(*figure).is_changed())
+    };
+    let mut figures: Vec<Figure> = Figure::ALL.into_iter().filter(has).collect();
+    if figures.is_empty() {
+        // Functions of one profile alone.
+        figures = shown[0].changed().map(|d| d.figure).take(2).collect();
+    }
     let titles: Vec<&str> = figures.iter().map(|figure| figure.title()).collect();
     let mut out = format!(
         "\n| function | {} |\n|{}\n",

@@ -121,6 +121,9 @@ impl<'p> Diff<'p> {
 /// A change below this part of the program is counted, but not shown to people.
 const WORTH_TELLING: f64 = 1e-3;
 
+/// So many of those that changed are shown in any case.
+const ALWAYS_TOLD: usize = 5;
+
 /// The part of the program that each change is: that of the figure which changed most, and that of its greatest figure.
 struct Parts {
     sums: Vec<f64>,
@@ -167,7 +170,8 @@ fn order(changes: &mut Vec<Change<'_>>) -> usize {
         *changed && (*by >= WORTH_TELLING || *by == 0.0 && *part >= WORTH_TELLING)
     };
     keyed.sort_by_key(|(key, _)| (!key.0, !is_told(key)));
-    let told = keyed.iter().filter(|(key, _)| is_told(key)).count();
+    let changed = keyed.iter().filter(|(key, _)| key.0).count();
+    let told = keyed.iter().filter(|(key, _)| is_told(key)).count().max(changed.min(ALWAYS_TOLD));
     changes.extend(keyed.into_iter().map(|(_, change)| change));
     told
 }

@@ -92,8 +92,8 @@ const COMMON: f64 = 0.1;
 pub fn common_share(changes: &[Change<'_>]) -> Option<f64> {
     let is_both = |change: &Change<'_>| change.old.is_some() && change.new.is_some();
     let share = |own: fn(&Change<'_>) -> f64| {
-        let all: f64 = changes.iter().map(own).sum();
-        let common: f64 = changes.iter().filter(|change| is_both(change)).map(own).sum();
+        let all = changes.iter().map(own).fold(0.0, |sum, work| sum + work);
+        let common = changes.iter().filter(|change| is_both(change)).map(own).fold(0.0, |sum, work| sum + work);
         (all > 0.0).then(|| common / all)
     };
     match (share(|change| own_work(change.old)), share(|change| own_work(change.new))) {

@@ -183,7 +183,8 @@ fn roof_fraction(f: &Function) -> Reading<'_> {
         Some("latency") => "misses",
         _ => "instructions",
     };
-    let of_counts = match known(f.source.get(counts)) {
+    let source = f.source.get(counts).or_else(|| f.source.get("bytes.dram").filter(|_| counts == "misses"));
+    let of_counts = match known(source) {
         Known::Exactly => Some(0.0),
         Known::Within(relative) => Some(relative),
         Known::AtLeast | Known::Unknown => None,

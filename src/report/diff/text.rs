@@ -15,6 +15,8 @@ use super::{Diff, verdict};
 const FUNCTIONS: usize = 30;
 /// Loops of a function.
 const LOOPS: usize = 3;
+/// Figures of a function that is in one profile alone.
+const ALONE: usize = 2;
 /// Kernels of GPUs.
 const KERNELS: usize = 20;
 /// Columns that the figures need beside the name.
@@ -89,7 +91,8 @@ fn figures(change: &Change<'_>, name: &str, presence: Presence) -> Vec<Vec<Strin
         let (old, new) = sides(d, presence);
         vec![std::mem::take(&mut name), d.figure.title().into(), old, new, words::change(d), words::error(d)]
     };
-    change.changed().map(row).collect()
+    let most = if presence == Presence::Both { usize::MAX } else { ALONE };
+    change.changed().take(most).map(row).collect()
 }
 
 /// Before and after; a function that is not there has no figure.

@@ -90,7 +90,7 @@ pub fn total(diff: &Diff<'_>, figure: Figure) -> Option<String> {
     title[..1].make_ascii_uppercase();
     let left_out = match total.left_out {
         0 => String::new(),
-        n => format!(", without {} that were not counted in both", several(n, "function")),
+        n => format!(", without {} not counted in both", several(n, "function")),
     };
     let (old, new) = (words::reading(figure, &d.old), words::reading(figure, &d.new));
     Some(match d.outcome() {

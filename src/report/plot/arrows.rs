@@ -195,7 +195,11 @@ mod tests {
         let triad = old.functions.iter().find(|f| f.name == "triad");
         let of = |old_f, new_f| svg(&old, &old, &[Moved { old: old_f, new: new_f, is_changed: true }]);
         let (gone, new) = (of(triad, None), of(None, triad));
-        assert!(gone.contains("class=\"rf-before\"") && !gone.contains("class=\"rf-dot\"") && gone.contains(">triad<"));
+        assert!(
+            gone.contains("class=\"rf-before\"")
+                && !gone.contains("class=\"rf-dot\"")
+                && gone.contains("class=\"rf-name\"")
+        );
         assert!(!new.contains("class=\"rf-before\"") && new.contains("class=\"rf-dot\""));
         assert!(svg(&old, &old, &[]).contains("No function has both FLOPs and bytes"));
     }
