@@ -48,9 +48,12 @@ pub fn page(diff: &Diff<'_>) -> Result<String, ReportError> {
         let _ = writeln!(body, "<p class=\"grave\">{}</p>", escape(&note.to_string()));
     }
     let moved: Vec<Moved<'_>> = diff.changes.iter().filter(|c| is_drawn(c)).map(moved).collect();
+    let limits: String = others.iter().map(|note| format!("<li>{}</li>\n", escape(&note.to_string()))).collect();
+    let limits = if limits.is_empty() { "<li>none known</li>".into() } else { limits };
     let _ = writeln!(
         body,
-        "<div class=\"both\"><div class=\"card picture\">{}</div>\n<div class=\"card\">{}</div></div>",
+        "<div class=\"both\"><div class=\"card picture\">{}</div>\n<div class=\"card\"><h3>Limits</h3>\n<ul class=\"limits\">\n{limits}</ul></div></div>\n\
+         <h2>Functions</h2>\n<div class=\"card\">{}</div>",
         arrows::svg(diff.old, diff.new, &moved),
         functions(diff)
     );
@@ -61,13 +64,6 @@ pub fn page(diff: &Diff<'_>) -> Result<String, ReportError> {
         "<h2>Flame graph of the difference</h2>\n<div class=\"card\">{}</div>",
         frame("flames", "flame graph", &flames)
     );
-    if !others.is_empty() {
-        body += "<h2>Limits</h2>\n<div class=\"card\"><ul class=\"limits\">\n";
-        for note in others {
-            let _ = writeln!(body, "<li>{}</li>", escape(&note.to_string()));
-        }
-        body += "</ul></div>\n";
-    }
     Ok(document(&format!("diff {title}"), &body, ""))
 }
 
