@@ -312,6 +312,12 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         conditions.collect::<Result<Vec<_>, _>>().unwrap_or_else(|e| bad_option(&format!("--fail-if {e}")));
     let read = |path: &Path| report::json::read(&profile_path(path));
     let (old, new) = (read(&args.old)?, read(&args.new)?);
+    let is_same = |from: &PathBuf, to: &Path| {
+        to.canonicalize().is_ok_and(|to| profile_path(from).canonicalize().is_ok_and(|from| from == to))
+    };
+    if let Some(to) = args.output.as_ref().filter(|to| is_same(&args.old, to) || is_same(&args.new, to)) {
+        anyhow::bail!("-o {}: it is one of the profiles that are compared; name another file", to.display());
+    }
     let diff = report::diff::compare(&old, &new);
     let judge = |condition: Condition| {
         let judgement = report::diff::judge(&diff, &condition);

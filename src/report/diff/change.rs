@@ -43,7 +43,8 @@ pub enum Presence {
 impl<'p> Change<'p> {
     /// Of a function.
     pub fn of(pair: Pair<'p>, setting: &Setting<'_>) -> Change<'p> {
-        let absent = |coverage: &Coverage, figure| coverage.absent(figure);
+        let none = Reading::Missing("the function is in neither profile");
+        let absent = |coverage: &Coverage, figure| pair.new.or(pair.old).map_or(none, |f| coverage.absent(figure, f));
         let mut change = compared(pair, setting, absent);
         if let (Some(old), Some(new)) = (pair.old, pair.new) {
             // Cold functions have no loops in a profile: that a loop is not there says nothing of it.

@@ -167,7 +167,13 @@ fn cell(d: &Difference<'_>, presence: Presence) -> String {
             }
         },
         outcome => {
-            let (class, sign) = if outcome == Outcome::Grew { ("more", "▲") } else { ("fewer", "▼") };
+            let sign = if outcome == Outcome::Grew { "▲" } else { "▼" };
+            // Nearer to a bound is neither more nor less work.
+            let class = match outcome {
+                _ if d.figure == Figure::RoofFraction => "moved",
+                Outcome::Grew => "more",
+                _ => "fewer",
+            };
             format!(
                 "<td><span class=\"v\">{values}</span><br><span class=\"{class} v\">{sign} {}</span> <span class=\"error v\">{}</span></td>",
                 escape(&words::change(d)),

@@ -143,13 +143,13 @@ fn reading(reading: &Reading<'_>) -> Value {
 }
 
 fn of_judgement(condition: &Condition, judgement: &Judgement) -> Value {
-    let (result, lines, why, unknown) = match judgement {
-        Judgement::Holds(lines) => ("holds", &lines[..], None, 0),
-        Judgement::Not { unknown } => ("does-not-hold", &[][..], None, *unknown),
-        Judgement::Unknown(why) => ("unknown", &[][..], Some(why), 0),
+    let (result, lines, why) = match judgement {
+        Judgement::Holds(lines) => ("holds", &lines[..], None),
+        Judgement::Not => ("does-not-hold", &[][..], None),
+        Judgement::Unknown(why) => ("unknown", &[][..], Some(why)),
     };
     json!({
-        "condition": condition.text, "result": result, "reason": why, "not_judged": unknown,
+        "condition": condition.text, "result": result, "reason": why,
         "of": list(lines.iter().take(LINES).map(|line| json!(line)).collect(), lines.len()),
     })
 }

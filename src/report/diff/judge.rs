@@ -1,6 +1,8 @@
 //! Whether a condition holds for a comparison. A figure that is not known is never taken for one that is fine.
 
+use crate::profile::Function;
 use crate::report::name::shorten;
+use crate::report::number::percent;
 
 use super::Diff;
 use super::change::Change;
@@ -8,9 +10,10 @@ use super::class::ClassOutcome;
 use super::condition::{Condition, Subject, Test};
 use super::difference::{Difference, Outcome, Unknown};
 use super::figure::Figure;
+use super::pairs::Alike;
 use super::reading::Reading;
 use super::verdict;
-use super::words;
+use super::words::{self, several};
 
 /// A function is judged as one of all if it has this share of the program's figure in one of the profiles.
 pub const LEAST_SHARE: f64 = 0.01;
@@ -22,8 +25,8 @@ const NAME: usize = 100;
 pub enum Judgement {
     /// It holds: for each of these, a line.
     Holds(Vec<String>),
-    /// It does not; of so many functions that is not known.
-    Not { unknown: usize },
+    /// It does not.
+    Not,
     /// It cannot be told, and why.
     Unknown(String),
 }
@@ -52,7 +55,7 @@ pub fn judge(diff: &Diff<'_>, condition: &Condition) -> Result<Judgement, NoSuch
 /// Lines of a condition that are printed at most.
 const LINES: usize = 5;
 
-/// The answers that a reader must see, a line each: conditions that hold, and functions of which that is not known.
+/// A line for each function that a condition holds for, and how many more there are.
 pub fn told(judged: &[(Condition, Judgement)]) -> Vec<String> {
     let mut out = Vec::new();
     for (condition, judgement) in judged {
@@ -64,13 +67,7 @@ pub fn told(judged: &[(Condition, Judgement)]) -> Vec<String> {
                     out.push(format!("--fail-if {text} holds of {} more", lines.len() - LINES));
                 }
             }
-            Judgement::Not { unknown: 0 } | Judgement::Unknown(_) => {}
-            Judgement::Not { unknown } => {
-                out.push(format!(
-                    "--fail-if {text} does not hold; not judged: {}",
-                    words::several(*unknown, "function")
-                ));
-            }
+            Judgement::Not | Judgement::Unknown(_) => {}
         }
     }
     out
@@ -139,30 +136,46 @@ fn interval(reading: Reading<'_>) -> Result<(f64, f64), String> {
 }
 
 fn of_program(diff: &Diff<'_>, test: &Test) -> Judgement {
-    let Some(figure) = figure(test) else { return Judgement::Not { unknown: 0 } };
+    let Some(figure) = figure(test) else { return Judgement::Not };
     let Some(total) = diff.total(figure) else { return Judgement::Unknown("it has no sum".into()) };
+    if total.share_left_out >= LEAST_SHARE {
+        let (left_out, share) = (several(total.left_out, "function"), percent(total.share_left_out));
+        return Judgement::Unknown(format!("{left_out} with {share} of it cannot be compared"));
+    }
     match of_difference(&total.difference, test) {
         Ok(true) => Judgement::Holds(vec![verdict::total(diff, figure).unwrap_or_default()]),
-        Ok(false) => Judgement::Not { unknown: total.left_out },
+        Ok(false) => Judgement::Not,
         Err(why) => Judgement::Unknown(why),
     }
 }
 
 fn of_any(diff: &Diff<'_>, test: &Test) -> Judgement {
     let weight = Weight::of(diff, figure(test));
-    let judged = diff.changes.iter().filter(|change| weight.share(change) >= LEAST_SHARE);
+    let mut of_class = diff.changes.iter().filter(|change| change.class_outcome() != ClassOutcome::Unknown);
+    if figure(test).is_none() && of_class.next().is_none() {
+        return Judgement::Unknown("no function has a class in both profiles".into());
+    }
     let (mut holds, mut not, mut unknown) = (Vec::new(), 0, Vec::new());
-    for change in judged {
+    for change in diff.changes.iter().filter(|change| weight.share(change) >= LEAST_SHARE) {
         match one(change, test) {
             Ok(true) => holds.push(line(change, test)),
             Ok(false) => not += 1,
-            Err(why) => unknown.push(why),
+            // Many functions have no class; that of one is asked for by name.
+            Err(_) if figure(test).is_none() => not += 1,
+            Err(why) => unknown.push(format!("{}: {why}", shorten(change.name(), NAME))),
         }
+    }
+    if let Some(group) = diff.alike.iter().find(|group| weight.share_of(group) >= LEAST_SHARE) {
+        unknown.push(format!("functions called {} cannot be told apart", shorten(group.name(), NAME)));
     }
     match (holds.is_empty(), not, unknown.len()) {
         (false, ..) => Judgement::Holds(holds),
-        (true, 0, _) => Judgement::Unknown(unknown.into_iter().next().unwrap_or("no function has it".into())),
-        (true, _, unknown) => Judgement::Not { unknown },
+        (true, 0, 0) => Judgement::Unknown("no function has it".into()),
+        (true, _, 0) => Judgement::Not,
+        (true, _, n) => {
+            let more = if n > 1 { format!(" and {}", several(n - 1, "more function")) } else { String::new() };
+            Judgement::Unknown(unknown.swap_remove(0) + &more)
+        }
     }
 }
 
@@ -205,7 +218,7 @@ fn of_named(diff: &Diff<'_>, condition: &Condition, wanted: &str) -> Result<Judg
     Ok(match (holds.is_empty(), unknown.into_iter().next()) {
         (false, _) => Judgement::Holds(holds),
         (true, Some(why)) => Judgement::Unknown(why),
-        (true, None) => Judgement::Not { unknown: 0 },
+        (true, None) => Judgement::Not,
     })
 }
 
@@ -262,5 +275,18 @@ impl Weight {
             _ => 0.0,
         };
         part(d.old, self.sums.0).max(part(d.new, self.sums.1))
+    }
+
+    /// Of functions that cannot be told apart.
+    fn share_of(&self, group: &Alike<'_>) -> f64 {
+        let value = |f: &&Function| match self.figure {
+            Figure::Time => f.time_s.unwrap_or(0.0),
+            figure => figure.count(f).unwrap_or(0) as f64,
+        };
+        let share = |all: &[&Function], sum: f64| match all.iter().map(value).fold(0.0, |a, b| a + b) {
+            own if own + sum > 0.0 => own / (own + sum),
+            _ => 0.0,
+        };
+        share(&group.old, self.sums.0).max(share(&group.new, self.sums.1))
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::profile::{Function, Profile};
 use crate::report::name::{printable, shorten};
 use crate::report::number::percent;
+use crate::report::trust::{Level, Trust};
 
 use super::Diff;
 use super::change::{Change, Presence};
@@ -33,6 +34,8 @@ pub enum Note<'p> {
     OtherProgram { old: String, new: String, common: Option<f64> },
     /// One of the runs failed.
     Ended { side: Sides, how: End },
+    /// A profile that can hardly be trusted.
+    Poor { side: Sides, facts: String },
     /// The profiles are of two hosts.
     OtherHost { old: &'p str, new: &'p str },
     /// The same CPU with ceilings that were measured anew.
@@ -101,6 +104,7 @@ impl Note<'_> {
         match self {
             Note::OtherProgram { .. } => "other-program",
             Note::Ended { .. } => "run-failed",
+            Note::Poor { .. } => "poor",
             Note::OtherHost { .. } => "other-host",
             Note::OtherCeilings => "other-ceilings",
             Note::OtherRanks { .. } => "other-ranks",
@@ -163,6 +167,7 @@ impl fmt::Display for Note<'_> {
             Note::Ended { side, how: End::Signal(signal) } => {
                 write!(f, "The run of {} was ended by signal {signal}: it may have done less work.", side.words())
             }
+            Note::Poor { side, facts } => write!(f, "Little can be said from {}: {}.", side.words(), printable(facts)),
             Note::OtherHost { old, new } => {
                 write!(f, "The profiles are of two hosts ({}, {}): times compare the hosts, too.", name(old), name(new))
             }
@@ -259,6 +264,12 @@ pub fn of<'p>(diff: &Diff<'p>) -> Vec<Note<'p>> {
             .into_iter()
             .filter_map(|(side, profile)| Some(Note::Ended { side, how: end(profile)? })),
     );
+    for (side, profile) in [(Sides::Old, old), (Sides::New, new)] {
+        let trust = Trust::of(profile);
+        if trust.level == Level::Poor {
+            notes.push(Note::Poor { side, facts: trust.facts.join("; ") });
+        }
+    }
     let (ranks_old, ranks_new) = (ranks_of(old), ranks_of(new));
     if !ranks_old.is_empty() && !ranks_new.is_empty() && !ranks_old.iter().any(|rank| ranks_new.contains(rank)) {
         notes.push(Note::OtherRanks { old: ranks_old, new: ranks_new });

@@ -15,6 +15,8 @@ pub struct Total<'p> {
     pub difference: Difference<'p>,
     /// Functions that one of the profiles, or both, did not measure: in neither sum.
     pub left_out: usize,
+    /// The greater share of a profile's figure that these have, as far as it is known there.
+    pub share_left_out: f64,
 }
 
 /// The sums of all figures that add up.
@@ -31,12 +33,19 @@ fn total<'p>(
 ) -> Total<'p> {
     let mut sums = [Sum::default(), Sum::default()];
     let mut left_out = 0;
+    let mut rest = [0.0, 0.0];
+    let value = |reading: &Reading<'_>| match *reading {
+        Reading::AtLeast(part) => part as f64,
+        other => other.value().unwrap_or(0.0),
+    };
     let mut add = |old: &[Reading<'p>], new: &[Reading<'p>]| {
         if old.iter().chain(new).all(|reading| matches!(reading, Reading::Exact(_) | Reading::Within { .. })) {
             old.iter().for_each(|reading| sums[0].add(reading));
             new.iter().for_each(|reading| sums[1].add(reading));
         } else if old.iter().chain(new).any(|reading| *reading != Reading::NoInterval(0.0)) {
             left_out += 1;
+            rest[0] += old.iter().map(value).fold(0.0, |sum, v| sum + v);
+            rest[1] += new.iter().map(value).fold(0.0, |sum, v| sum + v);
         }
     };
     for change in changes {
@@ -50,7 +59,12 @@ fn total<'p>(
         add(&readings(&group.old, coverage.0), &readings(&group.new, coverage.1));
     }
     let [old, new] = sums.map(Sum::reading);
-    Total { difference: Difference { figure, old, new, between: 0.0 }, left_out }
+    let share = |rest: f64, sum: Reading<'_>| match rest + sum.value().unwrap_or(0.0) {
+        all if all > 0.0 => rest / all,
+        _ => 0.0,
+    };
+    let share_left_out = share(rest[0], old).max(share(rest[1], new));
+    Total { difference: Difference { figure, old, new, between: 0.0 }, left_out, share_left_out }
 }
 
 /// A sum of readings. Errors of estimates may have one cause, so they are added up, not their squares.

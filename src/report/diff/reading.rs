@@ -65,8 +65,10 @@ enum Counted {
     Not,
     /// In windows of a single run.
     Windows,
-    /// Some code was not.
+    /// Any function may lack a part.
     Partly,
+    /// Code of files was counted whole; code that was made at run time may lack a part.
+    Files,
     Whole,
 }
 
@@ -88,7 +90,8 @@ impl Coverage {
             (_, Some(_)) => Counted::Windows,
             (None, None) => Counted::Not,
             (Some(_), None) if passes("counted").all(|pass| pass.uncounted_share == Some(0.0)) => Counted::Whole,
-            (Some(_), None) => Counted::Partly,
+            (Some(_), None) if profile.functions.iter().any(is_part_of_file) => Counted::Partly,
+            (Some(_), None) => Counted::Files,
         };
         Coverage { sample_s: (samples > 0).then(|| cpu_s / samples as f64), counted }
     }
@@ -100,15 +103,18 @@ impl Coverage {
         }
     }
 
-    /// `figure` of a function that the profile does not have.
-    pub fn absent<'p>(&self, figure: Figure) -> Reading<'p> {
+    /// `figure` of a function that the other profile has, as `other`, and this one does not.
+    pub fn absent<'p>(&self, figure: Figure, other: &Function) -> Reading<'p> {
         match (figure, self.counted) {
             (Figure::Time, _) => self.none_seen(),
             (Figure::RoofFraction, _) => Reading::Missing("the function is not in this profile"),
             (_, Counted::Whole) => Reading::Exact(0),
+            (_, Counted::Files) if is_in_file(other) => Reading::Exact(0),
             (_, Counted::Not) => Reading::Missing("work was not counted"),
             (_, Counted::Windows) => Reading::Missing("no window met it"),
-            (_, Counted::Partly) => Reading::Missing("not in this profile, of which a part was not counted"),
+            (_, Counted::Partly | Counted::Files) => {
+                Reading::Missing("not in this profile, of which a part was not counted")
+            }
         }
     }
 
@@ -130,6 +136,15 @@ impl Coverage {
             },
         }
     }
+}
+
+/// Whether its code is that of a file, and not `[anon]` or `[vdso]`.
+fn is_in_file(f: &Function) -> bool {
+    !f.module.starts_with('[')
+}
+
+fn is_part_of_file(f: &Function) -> bool {
+    is_in_file(f) && matches!(known(f.source.get("instructions")), Known::AtLeast)
 }
 
 fn reason(source: Option<&Source>) -> &str {
@@ -222,21 +237,26 @@ mod tests {
         let mut profile = sample::profile();
         let coverage = Coverage::of(&profile);
         let limit = 3.0 * 5.37 / 538.0;
-        assert_eq!(coverage.absent(Figure::Time), Reading::AtMost(limit));
+        let of_file = profile.functions[0].clone();
+        let made = Function { module: "[anon]".into(), ..of_file.clone() };
+        assert_eq!(coverage.absent(Figure::Time, &of_file), Reading::AtMost(limit));
         let mut f = Function { waiting_s: Some(0.0), ..Function::default() };
         assert_eq!(coverage.reading(&f, Figure::Time), Reading::AtMost(limit));
         f.waiting_s = None;
         f.source.insert("time_s".into(), source("not measured", None, Some("no pass")));
         assert_eq!(coverage.reading(&f, Figure::Time), Reading::Missing("no pass"));
-        assert!(
-            matches!(coverage.absent(Figure::Flops), Reading::Missing(why) if why.contains("a part was not counted"))
-        );
+        let part = |reading| matches!(reading, Reading::Missing(why) if why.contains("a part was not counted"));
+        assert_eq!(coverage.absent(Figure::Flops, &of_file), Reading::Exact(0), "code of files was counted whole");
+        assert!(part(coverage.absent(Figure::Flops, &made)));
+        profile.functions[1].source.insert("instructions".into(), source("counted", Some(0.02), Some("a lower bound")));
+        assert!(part(Coverage::of(&profile).absent(Figure::Flops, &of_file)));
         profile.run.passes[1].uncounted_share = Some(0.0);
-        assert_eq!(Coverage::of(&profile).absent(Figure::Flops), Reading::Exact(0));
+        assert_eq!(Coverage::of(&profile).absent(Figure::Flops, &made), Reading::Exact(0));
         profile.run.passes[1].kind = "windows".into();
-        assert_eq!(Coverage::of(&profile).absent(Figure::Flops), Reading::Missing("no window met it"));
+        assert_eq!(Coverage::of(&profile).absent(Figure::Flops, &of_file), Reading::Missing("no window met it"));
         profile.run.passes.clear();
-        assert_eq!(Coverage::of(&profile).absent(Figure::Time), Reading::Missing("times were not measured"));
+        let none = Coverage::of(&profile);
+        assert_eq!(none.absent(Figure::Time, &of_file), Reading::Missing("times were not measured"));
     }
 
     #[test]
