@@ -55,6 +55,11 @@ pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
     picture.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
     picture.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
     let of = |dots: &'_ [Dot<'_>], i: usize| dots.iter().position(|d| d.index == i);
+    for (i, _) in moved.iter().enumerate().filter(|(_, m)| m.is_changed) {
+        if let (Some(a), Some(b)) = (of(&before, i), of(&after, i)) {
+            take_line(&mut taken, dots::spot(&frame, &before[a]), dots::spot(&frame, &after[b]));
+        }
+    }
     // The first functions changed most: drawn last, they lie on top; their labels are placed first.
     let mut groups: Vec<Group> = Vec::new();
     for (i, m) in moved.iter().enumerate() {
@@ -82,6 +87,17 @@ pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
         picture.append(page::text(page::LEFT, area.bottom + 66.0 + 16.0 * i as f64, "rf-note", text));
     }
     format!("{picture}\n")
+}
+
+/// Labels leave an arrow free.
+fn take_line(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
+    const STEP: f64 = 8.0;
+    let steps = ((to.0 - from.0).hypot(to.1 - from.1) / STEP).ceil().clamp(1.0, 200.0);
+    for i in 0..=steps as u32 {
+        let share = f64::from(i) / steps;
+        let at = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+        taken.take(Area::around(at.0, at.1, STEP / 2.0));
+    }
 }
 
 fn copy<'a>(d: &Dot<'a>) -> Dot<'a> {
