@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::profile::Profile;
 use rprof::report::{self, Extent, Format, Precision, View};
@@ -278,9 +277,10 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Exits with 2 as clap does for what it can check itself.
+/// Exits with 2, after one line, as for what clap can check itself.
 fn bad_option(what: &str) -> ! {
-    cli::Cli::command().error(clap::error::ErrorKind::ValueValidation, what).exit()
+    let _ = writeln!(stderr(), "rprof: {what}; see rprof --help");
+    std::process::exit(2)
 }
 
 /// A folder stands for the profile in it.
@@ -364,24 +364,49 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
 }
 /// `rprof diff`.
 pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
-    let conditions = args.fail_if.iter().map(|c| c.parse::<report::diff::Condition>());
+    use diff::DiffFormatArg;
+    use report::diff::{Condition, Judgement};
+    let conditions = args.fail_if.iter().map(|c| c.parse::<Condition>());
     let conditions =
         conditions.collect::<Result<Vec<_>, _>>().unwrap_or_else(|e| bad_option(&format!("--fail-if {e}")));
-    let read = |path: &Path| -> Result<_> {
-        let mut profile = report::json::read(&profile_path(path))?;
-        rprof::roofline::analyse(&mut profile);
-        Ok(profile)
-    };
+    let read = |path: &Path| report::json::read(&profile_path(path));
     let (old, new) = (read(&args.old)?, read(&args.new)?);
-    let changes = report::diff::changes(&old, &new);
-    match args.format {
-        diff::DiffFormatArg::Text => {
-            print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
-        }
-        diff::DiffFormatArg::Flamegraph => print(report::flamegraph::difference(&old, &new)?)?,
+    let is_same = |from: &PathBuf, to: &Path| {
+        to.canonicalize().is_ok_and(|to| profile_path(from).canonicalize().is_ok_and(|from| from == to))
+    };
+    if let Some(to) = args.output.as_ref().filter(|to| is_same(&args.old, to) || is_same(&args.new, to)) {
+        anyhow::bail!("-o {}: it is one of the profiles that are compared; name another file", to.display());
     }
-    let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
-    Ok(ExitCode::from(u8::from(met)))
+    let diff = report::diff::compare(&old, &new);
+    let judge = |condition: Condition| {
+        let judgement = report::diff::judge(&diff, &condition);
+        (condition, judgement.unwrap_or_else(|e| bad_option(&format!("--fail-if {e}"))))
+    };
+    let judged: Vec<(Condition, Judgement)> = conditions.into_iter().map(judge).collect();
+    let text = match args.format {
+        DiffFormatArg::Text => report::diff::text(&diff, width()),
+        DiffFormatArg::Md => report::diff::markdown(&diff),
+        DiffFormatArg::Json => serde_json::to_string_pretty(&report::diff::json(&diff, &judged))? + "\n",
+        DiffFormatArg::Html => report::diff::page(&diff)?,
+        DiffFormatArg::Flamegraph => report::flamegraph::difference(&old, &new)?,
+    };
+    match args.output {
+        Some(path) => session::output::write_whole(&path, text.as_bytes())?,
+        None => print(&text)?,
+    }
+    for line in report::diff::told(&judged) {
+        let _ = writeln!(stderr(), "rprof: {line}");
+    }
+    let is_unknown = |(_, judgement): &(Condition, Judgement)| matches!(judgement, Judgement::Unknown(_));
+    if judged.iter().any(|(_, judgement)| matches!(judgement, Judgement::Holds(_))) {
+        return Ok(ExitCode::from(1));
+    }
+    match judged.iter().find(|judged| is_unknown(judged)) {
+        Some((condition, Judgement::Unknown(why))) => {
+            anyhow::bail!("--fail-if {}: cannot be judged: {why}", condition.text)
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// `rprof merge`.

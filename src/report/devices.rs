@@ -6,11 +6,9 @@
 //!                                                  └▶ html, with a roofline for each GPU
 //! ```
 
-mod diff;
 mod html;
 mod label;
 
-pub use diff::changes;
 pub use html::section as html;
 
 use crate::profile::Profile;

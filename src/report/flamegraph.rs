@@ -6,8 +6,9 @@
 //! compared   as wide as in the later profile; red where it takes longer than before, blue where less
 //! ```
 
+mod legend;
+
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
@@ -29,10 +30,8 @@ pub enum Flames {
     Lost,
 }
 
-/// Width of the legend.
-const LEGEND_WIDTH: f64 = 1180.0;
-/// Height of a row of the legend.
-const ROW: f64 = 18.0;
+/// Percent of the whole below which frames are left out, as more room is needed.
+const LEAST: [f64; 6] = [0.01, 0.05, 0.2, 0.5, 1.0, 2.0];
 
 /// The flame graph as SVG.
 ///
@@ -49,8 +48,7 @@ pub fn svg(profile: &Profile, flames: Flames) -> Result<String, ReportError> {
 /// As [`svg`].
 pub fn within(profile: &Profile, most: usize, width: usize) -> Result<String, ReportError> {
     let mut last = String::new();
-    // Percent of the whole below which a frame is left out.
-    for least in [0.01, 0.05, 0.2, 0.5, 1.0, 2.0] {
+    for least in LEAST {
         last = sized(profile, Flames::Time, least, width)?;
         if last.len() <= most {
             break;
@@ -114,7 +112,7 @@ fn sized(profile: &Profile, flames: Flames, least: f64, width: usize) -> Result<
     let mut palette = palette_map(profile, &by_name, width);
     let mut options = options(&title, &subtitle, least);
     options.palette_map = Some(&mut palette);
-    Ok(with_legend(&drawn(&mut options, &lines)?, classes, kept_s))
+    Ok(legend::below(&drawn(&mut options, &lines)?, &of_classes(classes, kept_s)))
 }
 
 /// Two profiles: frames as wide as in `new`, coloured by the difference.
@@ -122,24 +120,68 @@ fn sized(profile: &Profile, flames: Flames, least: f64, width: usize) -> Result<
 /// # Errors
 /// [`ReportError::Render`] if `inferno` refuses the stacks.
 pub fn difference(old: &Profile, new: &Profile) -> Result<String, ReportError> {
+    compared(old, new, 0.01, usize::MAX)
+}
+
+/// The same in at most `most` bytes where that is possible, names in at most `width` characters.
+///
+/// # Errors
+/// As [`difference`].
+pub fn difference_within(old: &Profile, new: &Profile, most: usize, width: usize) -> Result<String, ReportError> {
+    let mut last = String::new();
+    for least in LEAST {
+        last = compared(old, new, least, width)?;
+        if last.len() <= most {
+            break;
+        }
+    }
+    Ok(last)
+}
+
+fn compared(old: &Profile, new: &Profile, least: f64, width: usize) -> Result<String, ReportError> {
     let (before, after) = (stacks::work(old), stacks::work(new));
-    let micros = |work: &BTreeMap<Vec<String>, f64>, names: &Vec<String>| {
-        (work.get(names).copied().unwrap_or(0.0) * 1e6).round() as u64
-    };
-    let mut stacks: Vec<&Vec<String>> = before.keys().chain(after.keys()).collect();
-    stacks.sort();
-    stacks.dedup();
-    let lines: Vec<String> = stacks
-        .iter()
-        .map(|names| format!("{} {} {}", names.join(";"), micros(&before, names), micros(&after, names)))
-        .collect();
     let (old_s, new_s): (f64, f64) = (before.values().sum(), after.values().sum());
     if old_s <= 0.0 || new_s <= 0.0 {
         return Ok(empty("Nothing to compare: one of the profiles has no samples."));
     }
+    let mut both: BTreeMap<&Vec<String>, (f64, f64)> = BTreeMap::new();
+    before.iter().for_each(|(names, s)| both.entry(names).or_default().0 = *s);
+    after.iter().for_each(|(names, s)| both.entry(names).or_default().1 = *s);
+    let micros = |s: f64| (s * 1e6).round() as u64;
+    let shown = |names: &Vec<String>| names.iter().map(|n| name::shorten(n, width)).collect::<Vec<_>>().join(";");
+    let mut lines: Vec<String> = both
+        .iter()
+        .map(|(names, (before, after))| format!("{} {} {}", shown(names), micros(*before), micros(*after)))
+        .collect();
+    // Shortened names may order otherwise.
+    lines.sort_unstable();
     let title = format!("CPU time of {}, compared", printable(&new.run.command.join(" ")));
-    let subtitle = format!("{} before, {} now; red: longer than before, blue: shorter", seconds(old_s), seconds(new_s));
-    drawn(&mut options(&title, &subtitle, 0.01), &lines)
+    let left_out = if least > 0.01 { format!("; frames below {least} % are left out") } else { String::new() };
+    let subtitle = format!("{} before, {} now; as wide as now{left_out}", seconds(old_s), seconds(new_s));
+    let picture = drawn(&mut options(&title, &subtitle, least), &lines)?;
+    Ok(legend::below(&picture, &of_differences(both.values())))
+}
+
+/// What the colours of a comparison mean: the seconds that stacks took longer and shorter than before, and the difference that has the
+/// full colour.
+fn of_differences<'a>(stacks: impl Iterator<Item = &'a (f64, f64)>) -> Vec<legend::Entry> {
+    let (mut longer, mut shorter, mut greatest) = (0.0, 0.0, 0.0f64);
+    for (before, after) in stacks {
+        let by = after - before;
+        if by > 0.0 {
+            longer += by
+        } else {
+            shorter -= by
+        }
+        greatest = greatest.max(by.abs());
+    }
+    let entry = |color, text: String| legend::Entry { color, text };
+    vec![
+        entry((255, 100, 100), format!("longer than before: +{} in all", seconds(longer))),
+        entry((100, 100, 255), format!("shorter: -{} in all", seconds(shorter))),
+        entry((250, 250, 250), "no difference in the frame itself".into()),
+        entry((255, 175, 175), format!("paler: a smaller difference; full colour: {}", seconds(greatest))),
+    ]
 }
 
 fn options(title: &str, subtitle: &str, least: f64) -> Options<'static> {
@@ -185,52 +227,15 @@ fn lighter((r, g, b): (u8, u8, u8)) -> (u8, u8, u8) {
     (mix(r), mix(g), mix(b))
 }
 
-/// The picture with a legend below it: each class with its seconds, largest first.
-fn with_legend(svg: &str, classes: BTreeMap<&str, f64>, all_s: f64) -> String {
+/// Each class with its seconds, largest first.
+fn of_classes(classes: BTreeMap<&str, f64>, all_s: f64) -> Vec<legend::Entry> {
     let mut classes: Vec<(&str, f64)> = classes.into_iter().filter(|(_, s)| *s > 0.0).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let Some((root, height)) = root(svg) else { return svg.to_owned() };
-    let (mut x, mut y) = (10.0, height + 14.0);
-    let mut legend = String::from("<g id=\"legend\" font-family=\"monospace\" font-size=\"12\" fill=\"#333\">");
-    for (class, s) in classes {
-        let text = format!("{class} {} ({})", seconds(s), percent(s / all_s));
-        let width = 24.0 + 7.4 * text.chars().count() as f64;
-        if x + width > LEGEND_WIDTH {
-            (x, y) = (10.0, y + ROW);
-        }
-        let (r, g, b) = lighter(palette::rgb(Some(class)));
-        let _ = write!(
-            legend,
-            "<rect x=\"{x:.0}\" y=\"{:.0}\" width=\"11\" height=\"11\" fill=\"rgb({r},{g},{b})\"/><text x=\"{:.0}\" y=\"{y:.0}\">{text}</text>",
-            y - 10.0,
-            x + 16.0
-        );
-        x += width;
-    }
-    legend += "</g>";
-    let taller = y + 10.0;
-    let grown = root.replacen(&format!(" height=\"{height}\""), &format!(" height=\"{taller}\""), 1).replacen(
-        &format!(" {height}\""),
-        &format!(" {taller}\""),
-        1,
-    );
-    let ground = format!(
-        "<rect x=\"0\" y=\"{height}\" width=\"100%\" height=\"{}\" fill=\"rgb(250,250,250)\"/>",
-        taller - height
-    );
-    let body = svg.replacen(root, &grown, 1);
-    match body.rfind("</svg>") {
-        Some(end) => format!("{}{ground}{legend}{}", &body[..end], &body[end..]),
-        None => body,
-    }
-}
-
-/// The opening tag of the picture and its height.
-fn root(svg: &str) -> Option<(&str, f64)> {
-    let tag = &svg[svg.find("<svg")?..];
-    let tag = &tag[..=tag.find('>')?];
-    let height = tag.split(" height=\"").nth(1)?.split('"').next()?.parse().ok()?;
-    Some((tag, height))
+    let entry = |(class, s): (&str, f64)| legend::Entry {
+        color: lighter(palette::rgb(Some(class))),
+        text: format!("{class} {} ({})", seconds(s), percent(s / all_s)),
+    };
+    classes.into_iter().map(entry).collect()
 }
 
 const NO_SAMPLES: &str = "No samples: too little to draw a flame graph.";
@@ -247,7 +252,7 @@ mod tests {
     use super::*;
     use crate::report::tests::sample;
 
-    fn legend(svg: &str) -> Vec<&str> {
+    fn texts(svg: &str) -> Vec<&str> {
         let legend = svg.split("id=\"legend\"").nth(1).unwrap().split("</g>").next().unwrap();
         legend
             .split("</text>")
@@ -261,11 +266,11 @@ mod tests {
     fn the_legend_has_each_class_with_its_seconds() {
         let profile = sample::profile();
         let svg = svg(&profile, Flames::Time).unwrap();
-        let all = legend(&svg);
+        let all = texts(&svg);
         assert!(all.len() > 4 && all.iter().all(|text| text.contains(" %)")), "{all:?}");
         let work: f64 = profile.samples.iter().filter(|s| !s.waiting).map(|s| s.weight_s).sum();
         assert!(svg.contains(&format!("; {} in all", seconds(work))));
-        let (_, height) = root(&svg).unwrap();
+        let height = legend::height(&svg).unwrap();
         let lowest =
             svg.split("id=\"legend\"").nth(1).unwrap().rsplit(" y=\"").next().unwrap().split('"').next().unwrap();
         assert!(lowest.parse::<f64>().unwrap() < height, "the legend is inside the picture");
@@ -282,7 +287,7 @@ mod tests {
             title.rsplit(' ').next().unwrap().trim_end_matches('%').parse().unwrap()
         };
         assert!(share("branchy") > 50.0 && share("dot_reduce") < 2.0, "what is at its bound lost nothing");
-        assert!(legend(&svg)[0].starts_with("unknown "), "{:?}", legend(&svg));
+        assert!(texts(&svg)[0].starts_with("unknown "), "{:?}", texts(&svg));
     }
 
     #[test]
@@ -291,7 +296,16 @@ mod tests {
         let mut new = old.clone();
         new.samples.iter_mut().for_each(|s| s.weight_s *= 2.0);
         let both = difference(&old, &new).unwrap();
-        assert!(both.contains("red: longer than before") && both.contains("triad"));
+        let work: f64 = old.samples.iter().filter(|s| !s.waiting).map(|s| s.weight_s).sum();
+        assert_eq!(texts(&both)[0], format!("longer than before: +{} in all", seconds(work)));
+        assert_eq!(texts(&both)[1], "shorter: -0 s in all");
+        assert!(
+            both.contains("triad") && both.contains(&format!("{} before, {} now", seconds(work), seconds(2.0 * work)))
+        );
+        let back = difference(&new, &old).unwrap();
+        assert_eq!(texts(&back)[1], format!("shorter: -{} in all", seconds(work)));
+        let small = difference_within(&old, &new, 1000, 40).unwrap();
+        assert!(small.contains("frames below 2 % are left out") && small.len() < both.len());
         new.samples.clear();
         assert!(difference(&old, &new).unwrap().contains("Nothing to compare"));
     }

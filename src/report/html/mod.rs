@@ -151,7 +151,8 @@ pub fn machine_page(host: &Machine) -> String {
     document(&host.cpu, &body, "")
 }
 
-fn document(title: &str, body: &str, script: &str) -> String {
+/// A page that loads nothing: `body` and `script` are markup.
+pub fn document(title: &str, body: &str, script: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
@@ -236,7 +237,7 @@ fn without_style(svg: &str) -> String {
 }
 
 /// A picture with a script in a frame of its own, which the page's script can reach.
-fn frame(id: &str, title: &str, svg: &str) -> String {
+pub fn frame(id: &str, title: &str, svg: &str) -> String {
     let height = attribute(svg, "height").unwrap_or(400.0).min(2000.0) + 10.0;
     let svg = svg.find("<svg").map_or(svg, |at| &svg[at..]);
     let document = format!(

@@ -78,7 +78,7 @@ pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
 }
 
 /// A circle, or a triangle that points to the right.
-fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
+pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     let colour = palette::hex(d.function.analysis.class.as_deref());
     let r = radius(d.function);
     let mut shape: Element = if beyond {
@@ -94,7 +94,7 @@ fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     let fraction = f.analysis.roof_fraction.map_or("not measured".into(), percent);
     let told = format!(
         "{}\n{} of the time, {}, {} FLOP/B\n{} at {fraction} of its bound",
-        f.name,
+        name::shorten(&f.name, 500),
         f.share.map_or("unknown share".into(), percent),
         si(d.rate, "FLOP/s"),
         significant(d.intensity),
@@ -127,7 +127,10 @@ fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
             .set("r", 3.6)
             .set("class", "rf-ring")
             .set("stroke", colour.clone());
-        page::tooltip(&mut ring, &format!("{}: {} FLOP/B at {level}", d.function.name, significant(v)));
+        page::tooltip(
+            &mut ring,
+            &format!("{}: {} FLOP/B at {level}", name::shorten(&d.function.name, 500), significant(v)),
+        );
         g.append(ring);
     }
     g
@@ -147,7 +150,7 @@ fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
     g
 }
 
-fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
+pub(super) fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
     const SIZE: f64 = 12.0;
     let text = name::shorten(&d.function.name, 28);
     let chars = text.chars().count();

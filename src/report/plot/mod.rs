@@ -1,6 +1,7 @@
 //! Pictures: the roofline of a profile and of its GPUs, the ladder and sweeps of a machine. Plain SVG without scripts, legible on light
 //! and dark ground.
 
+pub mod arrows;
 pub mod fans;
 pub mod function;
 pub mod gpu;

@@ -28,6 +28,7 @@ const STYLE: &str = "
 .rf-thread { stroke-width: 1.1; stroke-dasharray: 2 3; fill: none } .rf-gap { stroke-width: 1.6; fill: none }
 .rf-grey { fill: none; stroke: #c3c8d0; stroke: var(--dim); stroke-width: 1.2 } .rf-own { fill: none; stroke-width: 1.7 } .rf-binds { stroke-width: 3 }
 .rf-fan { stroke-dasharray: 2 3; stroke-width: 1.2 } .rf-bound { stroke-width: 3.4; fill: none } .rf-after { fill: #ffffff; fill: var(--ground); stroke-width: 1.8 }
+.rf-arrow { stroke: #1d2430; stroke: var(--ink); stroke-width: 1.8 } .rf-head { fill: #1d2430; fill: var(--ink) } .rf-before { fill: #ffffff; fill: var(--ground); stroke-width: 2.2 } .rf-still { opacity: 0.3 }
 .rf-leader { stroke: #5b6472; stroke: var(--soft); stroke-width: 0.8 }
 ";
 

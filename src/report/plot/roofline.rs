@@ -69,7 +69,7 @@ pub fn svg(profile: &Profile, view: &View) -> String {
 }
 
 /// `dp` or `sp`: the user's choice, else that of most FLOPs.
-fn precision(profile: &Profile, choice: Precision) -> &'static str {
+pub(super) fn precision(profile: &Profile, choice: Precision) -> &'static str {
     match choice {
         Precision::Dp => "dp",
         Precision::Sp => "sp",
@@ -83,7 +83,7 @@ fn precision(profile: &Profile, choice: Precision) -> &'static str {
 }
 
 /// Axes that hold all dots, the lowest and the highest ceiling, and the ridge points.
-fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
+pub(super) fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
     let top = ceilings.iter().map(|c| c.value).chain(dots.iter().map(|d| d.rate)).fold(1e9, f64::max);
     let rates = ceilings.iter().map(|c| c.value).chain(dots.iter().map(|d| d.rate));
     let bottom = rates.fold(f64::INFINITY, f64::min).min(top / 100.0);

@@ -1,41 +1,37 @@
-//! `rprof query OLD compare NEW`: functions whose time changed by more than its interval.
+//! `rprof query OLD compare NEW`: functions that changed by more than the error of their figures.
 
 use serde_json::{Value, json};
 
 use crate::profile::Profile;
 use crate::report::View;
-use crate::report::diff::{self, Change};
+use crate::report::diff::{self, Change, Figure};
 
 /// As JSON.
 pub fn json(old: &Profile, new: &Profile, limit: usize) -> Value {
-    let (real, same): (Vec<Change>, Vec<Change>) = diff::changes(old, new).into_iter().partition(Change::is_real);
-    let one = |c: &Change| {
+    let diff = diff::compare(old, new);
+    let changed = diff.changed().count();
+    let one = |c: &Change<'_>| {
+        let pair = |figure: Figure| json!([c.difference(figure).old.value(), c.difference(figure).new.value()]);
+        let time = c.difference(Figure::Time);
         json!({
-            "name": c.name, "module": c.module,
-            "time_s": [c.time_s.0, c.time_s.1], "difference_s": c.seconds(), "ci95_s": c.ci95_s,
-            "class": [c.class.0, c.class.1], "roof_fraction": [c.roof_fraction.0, c.roof_fraction.1],
-            "flops": [c.flops.0, c.flops.1], "bytes_dram": [c.dram.0, c.dram.1],
+            "name": c.name(), "module": c.module(),
+            "time_s": pair(Figure::Time), "difference_s": time.absolute(), "ci95_s": time.half(),
+            "class": [c.class.0.name, c.class.1.name], "roof_fraction": pair(Figure::RoofFraction),
+            "instructions": pair(Figure::Instructions), "flops": pair(Figure::Flops), "bytes_dram": pair(Figure::Dram),
         })
     };
-    let items = real.iter().take(limit).map(one).collect();
+    let items = diff.changed().take(limit).map(one).collect();
     json!({
         "old": super::run(old), "new": super::run(new),
-        "changed": super::list(items, real.len()), "unchanged": same.len(),
+        "changed": super::list(items, changed), "unchanged": diff.changes.len() - changed,
     })
 }
 
 /// As a table.
 pub fn text(old: &Profile, new: &Profile, limit: usize, view: &View) -> String {
-    let all = diff::changes(old, new);
-    let total = all.iter().filter(|c| c.is_real()).count();
-    let mut left = limit;
-    let shown: Vec<Change> = all
-        .into_iter()
-        .filter(|c| {
-            let keep = !c.is_real() || left > 0;
-            left -= usize::from(c.is_real() && left > 0);
-            keep
-        })
-        .collect();
-    diff::text(&shown, view.width) + &super::cut(total.min(limit), total)
+    let diff = diff::compare(old, new);
+    let changed = diff.changed().count();
+    let verdict = crate::report::wrap::hanging(&diff.verdict(), view.width, 0);
+    let shown = diff.worth_telling().take(limit).count();
+    verdict + &diff::changes_text(&diff, limit, view.width) + &super::cut(shown, changed)
 }

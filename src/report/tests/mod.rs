@@ -1,6 +1,7 @@
 //! Reports of a recorded profile: schema, reader, formats.
 
 mod devices;
+mod diff;
 mod formats;
 mod query;
 mod reader;
