@@ -65,7 +65,9 @@ fn the_tarball_has_what_a_user_needs() {
     let place = tempfile::tempdir().unwrap();
     shell(place.path(), &format!("tar -xf {}/{}-x86_64-linux.tar.xz", folder.display(), name()));
     let unpacked = place.path().join(format!("{}-x86_64-linux", name()));
-    for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "LICENCES-OF-CRATES", "include/rprof.h", "completions/rprof.zsh"] {
+    for file in
+        ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "LICENCES-OF-CRATES", "include/rprof.h", "completions/rprof.zsh"]
+    {
         assert!(fs::metadata(unpacked.join(file)).is_ok_and(|file| file.len() > 100), "{file}");
     }
     let page = shell(&unpacked, "man -l man/man1/rprof.1 | col -b");
@@ -104,7 +106,8 @@ fn the_debian_package_pleases_lintian() {
     let folder = built();
     let package = format!("rprof_{}_amd64.deb", env!("CARGO_PKG_VERSION"));
     let files = shell(folder, &format!("dpkg-deb -c {package}"));
-    for file in ["./usr/bin/rprof", "./usr/share/man/man1/rprof.1.gz", "./usr/share/bash-completion/completions/rprof"] {
+    for file in ["./usr/bin/rprof", "./usr/share/man/man1/rprof.1.gz", "./usr/share/bash-completion/completions/rprof"]
+    {
         assert!(files.contains(file), "{file} is missing:\n{files}");
     }
     if attempt(folder, "command -v lintian").status.success() {
@@ -136,7 +139,8 @@ fn the_package_works_in_the_oldest_debian() {
     fs::write(place.path().join("tree/use"), inside).unwrap();
     // The tree has its own /proc as long as the command runs.
     let mounts = "mount -t proc proc tree/proc && mount -t tmpfs none tree/tmp";
-    let command = format!("unshare --mount --pid --fork sh -c '{mounts} && exec chroot tree bash -eux -o pipefail /use'");
+    let command =
+        format!("unshare --mount --pid --fork sh -c '{mounts} && exec chroot tree bash -eux -o pipefail /use'");
     println!("{}", shell(place.path(), &command));
 }
 

@@ -47,8 +47,12 @@ pub struct Page {
 pub enum Run {
     /// The host lacks something; a line that says what.
     Lacks(String),
-    /// What went otherwise than the page says.
-    Done(Vec<String>),
+    Done {
+        /// What went otherwise than the page says.
+        wrong: Vec<String>,
+        /// For each `<!-- class: NAME -->`: the class, and whether the function `before` got it.
+        classes: Vec<(String, bool)>,
+    },
 }
 
 /// `<!-- NAME: VALUE -->`.
@@ -87,7 +91,7 @@ impl Page {
                 return Run::Lacks(format!("SKIPPED: {tag}: `{command}` fails"));
             }
         }
-        let mut wrong = Vec::new();
+        let (mut wrong, mut classes) = (Vec::new(), Vec::new());
         for block in &self.blocks {
             if let Some(name) = block.note("file") {
                 fs::write(place.folder.path().join(name), &block.body).unwrap();
@@ -96,14 +100,25 @@ impl Page {
             let count = commands.len();
             for (i, (command, shown)) in commands.into_iter().enumerate() {
                 let expected = if i + 1 == count { block.note("exits").unwrap_or("0") } else { "0" };
-                wrong.extend(different(command, &shown, &place.run(command), expected));
+                let output = place.run(command);
+                wrong.extend(different(command, &shown, &output, expected));
+                if let Some(class) = block.note("class").filter(|_| i + 1 == count) {
+                    classes.push((class.to_owned(), is_class_of_before(&output, class)));
+                }
             }
         }
-        Run::Done(wrong)
+        Run::Done { wrong, classes }
     }
 }
 
-/// Spaces and digits vary from machine to machine.
+/// Whether the report in `output` has `class` in the row of the function `before`.
+fn is_class_of_before(output: &Output, class: &str) -> bool {
+    let report = String::from_utf8_lossy(&output.stderr);
+    let mut rows = report.lines().filter(|line| line.trim_start().starts_with("before"));
+    rows.any(|row| row.split_whitespace().any(|word| word == class))
+}
+
+/// A line without its alignment, which follows the width of the figures in other rows.
 fn shape(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
