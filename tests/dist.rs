@@ -98,6 +98,11 @@ fn the_static_binary_does_its_work() {
     let demo = format!("XDG_CACHE_HOME=$PWD/cache {}/rprof demo --quiet -o demo 2>&1", binary.display());
     let demo = shell(place.path(), &demo);
     assert!(demo.contains("peak") && demo.contains("dram_read"), "{demo}");
+    // A static program cannot load a library itself; its helper loads the driver, of which this is a stand-in.
+    let stand_in = root().join("fixtures/gpu/libcuda.c");
+    shell(place.path(), &format!("cc -shared -fPIC -O1 -o libcuda.so.1 {}", stand_in.display()));
+    let gpu = format!("LD_LIBRARY_PATH=$PWD XDG_CACHE_HOME=$PWD/cache {}/rprof machine --gpu", binary.display());
+    assert!(shell(place.path(), &gpu).contains("NVIDIA H200"));
 }
 
 #[test]
