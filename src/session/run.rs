@@ -300,7 +300,7 @@ fn both(
                 "no-counted-pass",
                 format!("there is no counted pass: {reason}"),
                 "times are known, counts are not",
-                "the README lists the limits of the counting engine",
+                "docs/trust.md lists the limits of the counting engine",
             ));
             evidence.no_counts = Some(reason);
         }

@@ -53,9 +53,12 @@ impl Record {
         })
     }
 
-    /// The first `number` arguments of a call.
-    pub fn arguments(&self, number: u8) -> Vec<u64> {
-        self.registers.iter().chain(&self.on_stack[1..]).take(usize::from(number)).copied().collect()
+    /// The arguments of a call, as far as they are noted: those in registers, then those on the stack.
+    pub fn arguments(&self) -> [u64; 13] {
+        let mut arguments = [0; 13];
+        arguments[..6].copy_from_slice(&self.registers);
+        arguments[6..].copy_from_slice(&self.on_stack[1..]);
+        arguments
     }
 
     /// The return address of a call.

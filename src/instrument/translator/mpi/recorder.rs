@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 
 use super::open_calls::{Open, OpenCalls, Returns};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
 use crate::instrument::translator::code_cache::mpi_record::{ROOM, Record};
@@ -31,10 +32,23 @@ pub struct MpiRecorder {
     left_out: u64,
     /// By address space.
     handles: HashMap<Pid, Handles>,
+    /// Sites by return address: of the thread that was last there.
+    recent: AddressMap<u64, Recent>,
     /// By thread.
     threads: HashMap<u32, OpenCalls>,
     clock: Option<TimeStamps>,
     first: Option<Pid>,
+    /// Memory for a ring.
+    ring: Vec<u8>,
+}
+
+/// A call site that was met before.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    process: Pid,
+    thread: u32,
+    place: u64,
+    site: u32,
 }
 
 /// The time stamp counter against CLOCK_MONOTONIC.
@@ -78,7 +92,8 @@ impl MpiRecorder {
         if bytes == 0 || bytes > u64::from(layout::MPI_RING_SIZE) {
             return;
         }
-        let mut ring = vec![0; bytes as usize];
+        let mut ring = std::mem::take(&mut self.ring);
+        ring.resize(bytes as usize, 0);
         if regions.read(thread.region, layout::MPI_RING, &mut ring).is_err() {
             return;
         }
@@ -90,63 +105,66 @@ impl MpiRecorder {
         if handles.datatypes.len() < space.mpi.datatypes.len() {
             handles.datatypes.extend(space.mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
         }
+        let mut open = self.threads.remove(&thread.ordinal).unwrap_or_default();
+        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
         for record in Record::all(&ring) {
             match space.mpi.entry(record.place) {
                 Some(entry) => {
-                    self.called(process, space, thread, entry, &record);
+                    self.called((process, space, thread), (&mut open, &mut handles), entry, &record);
                     let returns_to = record.return_address();
                     regions.set(thread.region, layout::mpi_known(returns_to), returns_to);
                 }
-                None => self.returned(process, thread, &record),
+                None => self.returned(process, (&mut open, &mut handles), &record),
             }
         }
+        self.threads.insert(thread.ordinal, open);
+        self.handles.insert(process.pid, handles);
+        self.ring = ring;
         empty(&regions, thread.region);
     }
 
     /// Notes a call, and watches its return.
-    fn called(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread, entry: Entry, record: &Record) {
+    fn called(
+        &mut self,
+        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        (open, handles): (&mut OpenCalls, &mut Handles),
+        entry: Entry,
+        record: &Record,
+    ) {
         let function = entry.function();
         let returns_to = record.return_address();
-        let open = self.threads.entry(thread.ordinal).or_default();
         // A signal has put the thread back to the function's start: the same call once more.
-        let is_repeated = record.executed.is_some_and(|executed| open.repeats(record.place, record.stack, executed));
-        if is_repeated {
+        if record.executed.is_some_and(|executed| open.repeats(record.place, record.stack, executed)) {
             return;
         }
         open.enter(record.stack);
-        let is_own = open.outer().is_none() && !space.mpi.is_inside(returns_to);
-        let Some(handles) = self.handles.get(&process.pid) else { return };
-        let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
-        let arguments = record.arguments(function.arguments);
         let is_c = matches!(entry.binding, Binding::C { .. });
         let wide = entry.binding == Binding::C { wide: true };
-        let call = Call { function, arguments: &arguments, wide, read: &read };
-        let mut bytes = if is_c { handles.bytes(&call) } else { None };
-        let mut result = if is_c { result_of(handles, &call) } else { None };
-        let sides = if is_c { handles.sides(&call) } else { Sides::default() };
-        let in_world = is_c && handles.communicator(&call).is_some_and(|comm| handles.is_world(comm));
+        let outer = open.outer();
+        let site = match &outer {
+            None => self.own_site((process, space, thread), (record, entry.function, wide)),
+            Some(_) => None,
+        };
+        let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
+        let arguments = record.arguments();
+        let arguments = &arguments[..usize::from(function.arguments).min(arguments.len())];
+        let call = Call { function, arguments, wide, read: &read };
+        let describes = is_c && (site.is_some() || outer.as_ref().is_some_and(|outer| outer.is_undecided));
+        let bytes = if describes { handles.bytes(&call) } else { None };
+        let sides = if describes { handles.sides(&call) } else { Sides::default() };
+        let in_world = describes && handles.communicator(&call).is_some_and(|comm| handles.is_world(comm));
+        let result = if is_c { result_of(handles, &call) } else { None };
         if let Shape::TypeFree = function.shape
             && is_c
             && let Some(handle) = handles.handle_behind(&call, arguments.first().copied().unwrap_or(0))
-            && let Some(handles) = self.handles.get_mut(&process.pid)
         {
             handles.datatypes.remove(&handle);
         }
-        let site = if is_own {
-            let Some(at) = process.place(Address::new(returns_to.wrapping_sub(1))) else { return };
-            Some(self.site(thread.ordinal, at, entry.function, wide))
-        } else {
-            // The work of a Fortran call is described by the C call within.
-            let open = self.threads.entry(thread.ordinal).or_default();
-            if let Some(outer) = open.outer().filter(|outer| outer.is_undecided)
-                && is_c
-            {
-                (outer.bytes, outer.is_undecided, outer.sides, outer.in_world) = (bytes.take(), false, sides, in_world);
-                let (site, size) = (outer.site, outer.bytes);
-                self.add_bytes(site, size);
-            }
-            None
-        };
+        // The work of a Fortran call is described by the C call within.
+        if let Some(outer) = outer.filter(|_| describes) {
+            (outer.bytes, outer.is_undecided, outer.sides, outer.in_world) = (bytes, false, sides, in_world);
+            self.add_bytes(outer.site, bytes);
+        }
         if let Some(site) = site {
             self.sites[site as usize].calls += 1;
             if is_c {
@@ -157,7 +175,7 @@ impl MpiRecorder {
             return;
         }
         let at_once = result.is_some();
-        let open = Open {
+        open.push(Open {
             place: record.place,
             stack: record.stack,
             returns_to,
@@ -168,20 +186,40 @@ impl MpiRecorder {
             is_undecided: !is_c,
             sides,
             in_world,
-            result: result.take(),
-        };
-        self.threads.entry(thread.ordinal).or_default().push(open);
+            result,
+        });
         if space.mpi.watch_return(returns_to, at_once) {
             space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }
     }
 
+    /// The site of a call that is the program's own; `None` if MPI itself calls.
+    fn own_site(
+        &mut self,
+        (process, space, thread): (&Process, &CodeCache, &Thread),
+        (record, function, wide): (&Record, u16, bool),
+    ) -> Option<u32> {
+        let returns_to = record.return_address();
+        let of = (process.pid, thread.ordinal, record.place);
+        if let Some(recent) = self.recent.get(&returns_to)
+            && (recent.process, recent.thread, recent.place) == of
+        {
+            return Some(recent.site);
+        }
+        if space.mpi.is_inside(returns_to) {
+            return None;
+        }
+        let at = process.place(Address::new(returns_to.wrapping_sub(1)))?;
+        let site = self.site(thread.ordinal, at, function, wide);
+        let (process, thread, place) = of;
+        self.recent.insert(returns_to, Recent { process, thread, place, site });
+        Some(site)
+    }
+
     /// Notes that a call has returned.
-    fn returned(&mut self, process: &Process, thread: &Thread, record: &Record) {
-        let Some(open) = self.threads.entry(thread.ordinal).or_default().leave(record.place, record.stack) else {
-            return;
-        };
-        if let (Some(result), Some(handles)) = (open.result, self.handles.get_mut(&process.pid)) {
+    fn returned(&mut self, process: &Process, (open, handles): (&mut OpenCalls, &mut Handles), record: &Record) {
+        let Some(open) = open.leave(record.place, record.stack) else { return };
+        if let Some(result) = open.result {
             learn(handles, &process.memory, result);
         }
         let Some(site) = open.site else { return };
