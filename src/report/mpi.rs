@@ -42,6 +42,34 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     Some(Rows { title: title(profile, mpi), titles: titles.to_vec(), rows, words: vec![0, 5], notes })
 }
 
+/// From this share of the ranks' time on the program is said to be held by MPI.
+const MUCH: f64 = 0.25;
+
+/// `45 % of the ranks' time is in MPI, 98 % of it waiting for other ranks: most in MPI_Recv called by early_receive, 438 ms.`
+pub fn verdict(profile: &Profile) -> Option<String> {
+    let mpi = profile.mpi.as_ref()?;
+    let sites = || mpi.sites.iter().filter(|site| is_communication(site));
+    let in_mpi: f64 = sites().filter_map(|site| site.time_s).sum();
+    let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
+    let share = in_mpi / (in_mpi + work?);
+    if !(share >= MUCH) {
+        return None;
+    }
+    let longest = sites().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)))?;
+    let waiting: Option<f64> = sites().filter(|site| site.time_s.is_some()).map(|site| site.waiting_s).sum();
+    let waiting = waiting.map_or(String::new(), |waiting| {
+        format!(", {} of it waiting for other ranks", percent((waiting / in_mpi).min(1.0)))
+    });
+    let balance = mpi.efficiency.map_or(String::new(), |e| format!("; load balance {}", percent(e.load_balance)));
+    Some(format!(
+        "{} of the ranks' time is in MPI{waiting}: most in {} called by {}, {}{balance}.",
+        percent(share),
+        longest.call,
+        name::shorten(&longest.caller, NAME_WIDTH),
+        seconds(longest.time_s.unwrap_or(0.0))
+    ))
+}
+
 fn file_name(site: &CallSite) -> &str {
     site.file.as_deref().map_or("", |file| file.rsplit('/').next().unwrap_or(file))
 }

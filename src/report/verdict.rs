@@ -1,7 +1,7 @@
 //! One sentence on the program: where its time goes, what holds it there, what a change would save.
 //!
 //! ```text
-//! a GPU works, or most of the time is waiting or in the kernel ─▶ about that
+//! a GPU works, or much of the time is in MPI, waiting or in the kernel ─▶ about that
 //! one function has a quarter of the time                       ─▶ about it
 //! otherwise                                                    ─▶ about the class with most of the time
 //! then: the function whose best saving is worth most seconds of the program
@@ -14,7 +14,7 @@ use crate::roofline::account;
 use crate::roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
-use super::{devices, name, summary, table, words};
+use super::{devices, mpi, name, summary, table, words};
 
 /// From this share of the CPU time the sentence is about one function.
 const ONE: f64 = 0.25;
@@ -38,7 +38,10 @@ pub fn sentence(profile: &Profile) -> String {
     if is_demo(profile) {
         return demo(profile);
     }
-    let told = devices::verdict(profile).or_else(|| waiting(profile)).or_else(|| in_kernel(profile));
+    let told = devices::verdict(profile)
+        .or_else(|| mpi::verdict(profile))
+        .or_else(|| waiting(profile))
+        .or_else(|| in_kernel(profile));
     let subject = match told {
         Some(told) => told,
         None => match hottest(profile) {

@@ -410,6 +410,15 @@ impl Code {
         self.at_base(0x48, 0x89, register.0, base, offset);
     }
 
+    /// `mov [base + offset], register`, with 32 bits of offset
+    pub fn store_far_at(&mut self, base: Gpr, offset: i32, register: Gpr) {
+        self.raw(&[0x48 | (register.0 >> 3) << 2 | base.0 >> 3, 0x89, 0x80 | (register.0 & 7) << 3 | (base.0 & 7)]);
+        if base.0 & 7 == 4 {
+            self.raw(&[0x24]);
+        }
+        self.word(offset as u32);
+    }
+
     /// `mov register, [base + offset]`
     pub fn load_at(&mut self, register: Gpr, base: Gpr, offset: i8) {
         self.at_base(0x48, 0x8b, register.0, base, offset);

@@ -116,8 +116,8 @@ pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
 /// The ring of calls of MPI.
 pub const MPI_RING: u32 = TRACE_BUFFER - MPI_RING_SIZE;
-/// Its bytes.
-pub const MPI_RING_SIZE: u32 = 0x8_0000;
+/// Its bytes: a thread waits for rprof when it is full, which takes milliseconds if ranks occupy all CPUs.
+pub const MPI_RING_SIZE: u32 = 0x40_0000;
 
 /// Return addresses of calls of MPI that rprof knows, by their low 16 bits.
 pub const MPI_KNOWN: u32 = MPI_RING - 0x8_0000;

@@ -18,6 +18,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Its arguments that are not in registers.
+    pub fn on_stack(&self) -> u8 {
+        self.function().arguments.saturating_sub(6)
+    }
+
     /// The function.
     pub fn function(&self) -> &'static Function {
         &FUNCTIONS[usize::from(self.function)]
@@ -102,9 +107,8 @@ impl Places {
         }
         if let Some(entry) = self.entries.get(&at) {
             let function = entry.function();
-            let on_stack = function.arguments.saturating_sub(6);
             return Some(Watched::Call {
-                on_stack,
+                on_stack: entry.on_stack(),
                 at_once: function.is_read_at_once() && entry.binding != Binding::Fortran,
             });
         }

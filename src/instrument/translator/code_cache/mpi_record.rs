@@ -1,68 +1,129 @@
-//! The form of a record in a thread's ring.
+//! The form of records in a thread's ring.
+//!
+//! ```text
+//!  call:    place, rdi, rsi, rdx, rcx, r8, r9, rsp, time, executions, return address, further arguments
+//!  return:  place, rsp, time
+//! ```
 
 use crate::instrument::translator::code_cache::layout;
 
-/// Words of a record.
-pub const WORDS: usize = 18;
-/// Bytes of a record.
-pub const BYTES: u32 = 8 * WORDS as u32;
-/// Words of the stack in it: the return address, and arguments.
-pub const STACK_WORDS: u8 = 8;
-/// Records that a ring has room for.
-pub const ROOM: u64 = layout::MPI_RING_SIZE as u64 / BYTES as u64 - 1;
-
-/// In the place of a counter's value.
+/// Words of a call without arguments on the stack.
+pub const CALL: usize = 11;
+/// Words of a return.
+pub const RETURN: usize = 3;
+/// Most arguments on the stack that are noted.
+pub const MOST_ON_STACK: u8 = 7;
+/// Records that a ring has room for, whatever they are.
+pub const ROOM: u64 = (layout::MPI_RING_SIZE as usize / (8 * (CALL + MOST_ON_STACK as usize))) as u64 - 1;
+/// In the place of the number of executions.
 pub const NOT_COUNTED: u64 = u64::MAX;
 
-/// A record.
+/// Offset of a call's words in its record: arguments in registers, stack pointer, time, executions, return address.
+pub const ARGUMENTS: i8 = 8;
+/// See [`ARGUMENTS`].
+pub const STACK: i8 = 56;
+/// See [`ARGUMENTS`].
+pub const TIME: i8 = 64;
+/// See [`ARGUMENTS`].
+pub const EXECUTED: i8 = 72;
+/// See [`ARGUMENTS`]; arguments on the stack follow.
+pub const RETURNS_TO: i8 = 80;
+/// Offset of a return's stack pointer.
+pub const RETURN_STACK: i8 = 8;
+/// Offset of a return's time.
+pub const RETURN_TIME: i8 = 16;
+
+/// A record of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// The start of the block that wrote it.
+pub struct CallRecord {
+    /// Start of the function.
     pub place: u64,
-    /// rdi, rsi, rdx, rcx, r8, r9.
-    pub registers: [u64; 6],
-    /// rsp.
+    /// Its arguments, as far as they are noted: those in registers, then those on the stack.
+    pub arguments: [u64; 6 + MOST_ON_STACK as usize],
+    /// rsp; the return address is there.
     pub stack: u64,
-    /// The words there; behind a call they are not noted.
-    pub on_stack: [u64; STACK_WORDS as usize],
     /// Time stamp counter.
     pub time: u64,
-    /// The counter of the block, if it has one.
+    /// Executions of the function's first block before, if they are counted.
     pub executed: Option<u64>,
+    /// Where it returns.
+    pub returns_to: u64,
 }
 
-impl Record {
-    /// Reads the records in `bytes`, whose length is a multiple of [`BYTES`].
-    pub fn all(bytes: &[u8]) -> impl Iterator<Item = Record> + '_ {
-        bytes.chunks_exact(BYTES as usize).map(|bytes| {
-            let mut words = [0; WORDS];
-            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-            }
-            let mut record = Record {
-                place: words[0],
-                registers: [0; 6],
-                stack: words[7],
-                on_stack: [0; 8],
-                time: words[16],
-                executed: Some(words[17]).filter(|n| *n != NOT_COUNTED),
-            };
-            record.registers.copy_from_slice(&words[1..7]);
-            record.on_stack.copy_from_slice(&words[8..16]);
-            record
-        })
+/// A record of a return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReturnRecord {
+    /// Where it returned.
+    pub place: u64,
+    /// rsp.
+    pub stack: u64,
+    /// Time stamp counter.
+    pub time: u64,
+}
+
+/// The words of a ring.
+pub struct Words<'r>(&'r [u8]);
+
+impl<'r> Words<'r> {
+    /// The records in `bytes`, the first one first.
+    pub fn new(bytes: &'r [u8]) -> Self {
+        Words(bytes)
     }
 
-    /// The arguments of a call, as far as they are noted: those in registers, then those on the stack.
-    pub fn arguments(&self) -> [u64; 13] {
-        let mut arguments = [0; 13];
-        arguments[..6].copy_from_slice(&self.registers);
-        arguments[6..].copy_from_slice(&self.on_stack[1..]);
-        arguments
+    /// Where the next record was made; `None`: there is none.
+    pub fn place(&self) -> Option<u64> {
+        self.word(0)
     }
 
-    /// The return address of a call.
-    pub fn return_address(&self) -> u64 {
-        self.on_stack[0]
+    fn word(&self, i: usize) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.0.get(8 * i..)?.first_chunk()?))
+    }
+
+    fn skip(&mut self, words: usize) {
+        self.0 = self.0.get(8 * words..).unwrap_or_default();
+    }
+
+    /// The next record, which is of a call with so many arguments on the stack.
+    pub fn call(&mut self, on_stack: u8) -> Option<CallRecord> {
+        let on_stack = usize::from(on_stack.min(MOST_ON_STACK));
+        let mut record = CallRecord {
+            place: self.word(0)?,
+            arguments: [0; 6 + MOST_ON_STACK as usize],
+            stack: self.word(7)?,
+            time: self.word(8)?,
+            executed: self.word(9).filter(|n| *n != NOT_COUNTED),
+            returns_to: self.word(10)?,
+        };
+        for i in 0..6 {
+            record.arguments[i] = self.word(1 + i)?;
+        }
+        for i in 0..on_stack {
+            record.arguments[6 + i] = self.word(CALL + i)?;
+        }
+        self.skip(CALL + on_stack);
+        Some(record)
+    }
+
+    /// The next record, which is of a return.
+    pub fn returned(&mut self) -> Option<ReturnRecord> {
+        let record = ReturnRecord { place: self.word(0)?, stack: self.word(1)?, time: self.word(2)? };
+        self.skip(RETURN);
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_follow_one_another() {
+        let words: Vec<u8> = (1..=CALL as u64 + 2 + RETURN as u64).flat_map(u64::to_le_bytes).collect();
+        let mut ring = Words::new(&words);
+        let call = ring.call(2).unwrap();
+        assert_eq!((call.place, call.stack, call.time, call.executed, call.returns_to), (1, 8, 9, Some(10), 11));
+        assert_eq!(call.arguments[..9], [2, 3, 4, 5, 6, 7, 12, 13, 0]);
+        assert_eq!(ring.returned(), Some(ReturnRecord { place: 14, stack: 15, time: 16 }));
+        assert_eq!((ring.place(), ring.returned()), (None, None));
     }
 }

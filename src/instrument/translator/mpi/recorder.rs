@@ -10,7 +10,7 @@ use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
-use crate::instrument::translator::code_cache::mpi_record::{ROOM, Record};
+use crate::instrument::translator::code_cache::mpi_record::{CallRecord, ROOM, ReturnRecord, Words};
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::program::process::Process;
@@ -107,14 +107,18 @@ impl MpiRecorder {
         }
         let mut open = self.threads.remove(&thread.ordinal).unwrap_or_default();
         let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
-        for record in Record::all(&ring) {
-            match space.mpi.entry(record.place) {
+        let mut words = Words::new(&ring);
+        while let Some(place) = words.place() {
+            match space.mpi.entry(place) {
                 Some(entry) => {
+                    let Some(record) = words.call(entry.on_stack()) else { break };
                     self.called((process, space, thread), (&mut open, &mut handles), entry, &record);
-                    let returns_to = record.return_address();
-                    regions.set(thread.region, layout::mpi_known(returns_to), returns_to);
+                    regions.set(thread.region, layout::mpi_known(record.returns_to), record.returns_to);
                 }
-                None => self.returned(process, (&mut open, &mut handles), &record),
+                None => {
+                    let Some(record) = words.returned() else { break };
+                    self.returned(process, (&mut open, &mut handles), &record);
+                }
             }
         }
         self.threads.insert(thread.ordinal, open);
@@ -129,10 +133,10 @@ impl MpiRecorder {
         (process, space, thread): (&Process, &mut CodeCache, &Thread),
         (open, handles): (&mut OpenCalls, &mut Handles),
         entry: Entry,
-        record: &Record,
+        record: &CallRecord,
     ) {
         let function = entry.function();
-        let returns_to = record.return_address();
+        let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
         if record.executed.is_some_and(|executed| open.repeats(record.place, record.stack, executed)) {
             return;
@@ -146,8 +150,7 @@ impl MpiRecorder {
             Some(_) => None,
         };
         let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
-        let arguments = record.arguments();
-        let arguments = &arguments[..usize::from(function.arguments).min(arguments.len())];
+        let arguments = &record.arguments[..usize::from(function.arguments).min(record.arguments.len())];
         let call = Call { function, arguments, wide, read: &read };
         let describes = is_c && (site.is_some() || outer.as_ref().is_some_and(|outer| outer.is_undecided));
         let bytes = if describes { handles.bytes(&call) } else { None };
@@ -197,9 +200,9 @@ impl MpiRecorder {
     fn own_site(
         &mut self,
         (process, space, thread): (&Process, &CodeCache, &Thread),
-        (record, function, wide): (&Record, u16, bool),
+        (record, function, wide): (&CallRecord, u16, bool),
     ) -> Option<u32> {
-        let returns_to = record.return_address();
+        let returns_to = record.returns_to;
         let of = (process.pid, thread.ordinal, record.place);
         if let Some(recent) = self.recent.get(&returns_to)
             && (recent.process, recent.thread, recent.place) == of
@@ -217,7 +220,7 @@ impl MpiRecorder {
     }
 
     /// Notes that a call has returned.
-    fn returned(&mut self, process: &Process, (open, handles): (&mut OpenCalls, &mut Handles), record: &Record) {
+    fn returned(&mut self, process: &Process, (open, handles): (&mut OpenCalls, &mut Handles), record: &ReturnRecord) {
         let Some(open) = open.leave(record.place, record.stack) else { return };
         if let Some(result) = open.result {
             learn(handles, &process.memory, result);

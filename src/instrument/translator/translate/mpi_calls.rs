@@ -2,12 +2,20 @@
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Watched;
-use crate::instrument::translator::code_cache::mpi_record::{NOT_COUNTED, STACK_WORDS};
+use crate::instrument::translator::code_cache::mpi_record::{
+    ARGUMENTS, CALL, EXECUTED, MOST_ON_STACK, NOT_COUNTED, RETURN, RETURN_STACK, RETURN_TIME, RETURNS_TO, STACK, TIME,
+};
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::x86_64::emit::{R8, R9, RAX, RCX, RDI, RDX, RSI, RSP};
+use crate::instrument::x86_64::emit::{Code, R8, R9, RAX, RCX, RDI, RDX, RSI, RSP};
 
-/// Where the second half of a record begins: offsets of the first half fit into a byte.
-const HALF: i8 = 72;
+/// The time stamp counter to the record at RCX; changes RDX.
+fn time_to(code: &mut Code, offset: i8) {
+    code.save(layout::SAVE_FLAGS, RAX);
+    code.raw(&[0x0f, 0x31]); // rdtsc
+    code.store_low_at(RCX, offset, RAX);
+    code.store_low_at(RCX, offset + 4, RDX);
+    code.load(RAX, layout::SAVE_FLAGS);
+}
 
 impl Writer<'_> {
     /// Records that the block begins, whose start is watched.
@@ -25,34 +33,42 @@ impl Writer<'_> {
         hot.save(layout::SAVE_RCX, RCX);
         hot.save(layout::SAVE_RDX, RDX);
         hot.load(RCX, layout::MPI_CURSOR);
-        hot.store_at(RCX, 56, RSP);
-        if let Watched::Call { on_stack, .. } = watched {
-            for (i, register) in [RDI, RSI, RDX].into_iter().enumerate() {
-                hot.store_at(RCX, 8 + 8 * i as i8, register);
+        let words = match watched {
+            Watched::Call { on_stack, .. } => {
+                let on_stack = on_stack.min(MOST_ON_STACK);
+                hot.store_at(RCX, STACK, RSP);
+                hot.store_at(RCX, ARGUMENTS, RDI);
+                hot.store_at(RCX, ARGUMENTS + 8, RSI);
+                hot.store_at(RCX, ARGUMENTS + 16, RDX);
+                hot.load(RDX, layout::SAVE_RCX);
+                hot.store_at(RCX, ARGUMENTS + 24, RDX);
+                hot.store_at(RCX, ARGUMENTS + 32, R8);
+                hot.store_at(RCX, ARGUMENTS + 40, R9);
+                // The return address, and further arguments.
+                for word in 0..on_stack as i8 + 1 {
+                    hot.load_at(RDX, RSP, 8 * word);
+                    let offset = i32::from(RETURNS_TO) + 8 * i32::from(word);
+                    hot.store_far_at(RCX, offset, RDX);
+                }
+                match counter {
+                    Some(counter) => hot.load(RDX, counter),
+                    None => hot.constant(RDX, NOT_COUNTED),
+                }
+                hot.store_at(RCX, EXECUTED, RDX);
+                hot.constant(RDX, at);
+                hot.store_at(RCX, 0, RDX);
+                time_to(hot, TIME);
+                CALL + usize::from(on_stack)
             }
-            hot.load(RDX, layout::SAVE_RCX);
-            hot.store_at(RCX, 32, RDX);
-            hot.store_at(RCX, 40, R8);
-            hot.store_at(RCX, 48, R9);
-            for word in 0..=on_stack.min(STACK_WORDS - 1) as i8 {
-                hot.load_at(RDX, RSP, 8 * word);
-                hot.store_at(RCX, 64 + 8 * word, RDX);
+            Watched::Return { .. } => {
+                hot.store_at(RCX, RETURN_STACK, RSP);
+                hot.constant(RDX, at);
+                hot.store_at(RCX, 0, RDX);
+                time_to(hot, RETURN_TIME);
+                RETURN
             }
-        }
-        hot.constant(RDX, at);
-        hot.store_at(RCX, 0, RDX);
-        hot.add_small(RCX, HALF);
-        hot.store_at(RCX, 64, RAX);
-        hot.raw(&[0x0f, 0x31]); // rdtsc
-        hot.store_low_at(RCX, 56, RAX);
-        hot.store_low_at(RCX, 60, RDX);
-        hot.load_at(RAX, RCX, 64);
-        match counter {
-            Some(counter) => hot.load(RDX, counter),
-            None => hot.constant(RDX, NOT_COUNTED),
-        }
-        hot.store_at(RCX, 64, RDX);
-        hot.add_small(RCX, HALF);
+        };
+        hot.add_far(RCX, RCX, 8 * words as u32);
         hot.save(layout::MPI_CURSOR, RCX);
         hot.load(RDX, layout::SAVE_RDX);
         let mut asides = Vec::new();
