@@ -51,8 +51,9 @@ pub fn verdict(profile: &Profile) -> Option<String> {
     let sites = || mpi.sites.iter().filter(|site| is_communication(site));
     let in_mpi: f64 = sites().filter_map(|site| site.time_s).sum();
     let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
-    let share = in_mpi / (in_mpi + work?);
-    if !(share >= MUCH) {
+    let all = in_mpi + work?;
+    let share = if all > 0.0 { in_mpi / all } else { 0.0 };
+    if share < MUCH {
         return None;
     }
     let longest = sites().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)))?;
