@@ -8,6 +8,7 @@
 //! <!-- show: N -->             output is shown in part
 //! <!-- not run: WHY -->        the next block is not run
 //! <!-- class: NAME -->         the report of the next block's last command has this class for `before`
+//! <!-- run by: FILE -->        a script that another test runs
 //! <!-- needs: TAG: COMMAND --> the page is skipped where COMMAND fails; TAG is what the host lacks
 //! ```
 
@@ -129,7 +130,8 @@ fn every_block_of_commands_is_run_or_says_why_not() {
     for path in all {
         let page = Page::read(&path);
         for block in &page.blocks {
-            assert!(block.language != "sh", "{}: commands are in ```console blocks, after `$ `", path.display());
+            let is_run = block.language != "sh" || block.note("run by").is_some();
+            assert!(is_run, "{}: commands are in ```console blocks, after `$ `", path.display());
             if block.language == "console" && block.note("not run").is_none() {
                 assert!(!block.commands().is_empty(), "{}: a block without commands: {}", path.display(), block.body);
             }
