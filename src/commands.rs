@@ -79,12 +79,21 @@ struct RankOutput {
 /// Writes the files of a rank. The last one of its job to do so merges the profiles of all ranks, and prints the report.
 fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, output: RankOutput) -> Result<u8> {
     let view = &View { source: shell_word(&outcome.folder.path().display().to_string()), ..view };
-    write_files(&outcome.folder, &outcome.profile, view)?;
-    session::rank_calls::write(&outcome.folder, &outcome.profile)?;
     let (path, status) = (outcome.folder.path().to_owned(), outcome.end.exit_code());
+    // The program ran: a rank that fails would end the others.
+    let tell = |error: &anyhow::Error| {
+        let _ = writeln!(stderr(), "rprof: rank {}: {error}", rank.rank);
+    };
+    let written = write_files(&outcome.folder, &outcome.profile, view)
+        .and_then(|()| Ok(session::rank_calls::write(&outcome.folder, &outcome.profile)?));
+    if let Err(error) = written {
+        tell(&error);
+        return Ok(status);
+    }
     let is_last = session::job::is_last(&path, rank);
     if let (true, true, Some(base)) = (is_last, output.merges, path.parent()) {
-        merge_job(base, false, if output.quiet { Print::Nothing } else { Print::Stderr })?;
+        let to = if output.quiet { Print::Nothing } else { Print::Stderr };
+        merge_job(base, false, to).unwrap_or_else(|error| tell(&error));
     } else if rank.ranks.is_none() && !output.quiet {
         let _ = writeln!(stderr(), "rprof: written to {}; merge the ranks with rprof merge", path.display());
     }
@@ -194,7 +203,8 @@ fn width() -> usize {
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     use cli::report::FormatArg;
-    let from = profile_path(&args.profile);
+    let profile_folder = of_rank(&args.profile, args.rank)?;
+    let from = profile_path(&profile_folder);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
     if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
@@ -209,7 +219,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     // A name that a function has is meant literally.
     let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.name == **name));
     let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function);
-    let source = shell_word(&args.profile.display().to_string());
+    let source = shell_word(&profile_folder.display().to_string());
     let flames = match args.by {
         cli::report::FlamesArg::Time => report::Flames::Time,
         cli::report::FlamesArg::Lost => report::Flames::Lost,
@@ -250,7 +260,7 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     use cli::query::{ByArg, Question};
     use report::query::{By, Query};
     let read = |path: &Path| report::json::read(&profile_path(path));
-    let profile = read(&args.profile)?;
+    let profile = read(&of_rank(&args.profile, args.rank)?)?;
     let new = match &args.question {
         Question::Compare { new, .. } => Some(read(new)?),
         _ => None,
@@ -281,6 +291,19 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
 fn bad_option(what: &str) -> ! {
     let _ = writeln!(stderr(), "rprof: {what}; see rprof --help");
     std::process::exit(2)
+}
+
+/// The folder of a rank in that of its job; `given` if no rank is asked for.
+fn of_rank(given: &Path, rank: Option<u32>) -> Result<PathBuf> {
+    let Some(rank) = rank else { return Ok(given.to_owned()) };
+    let folder = given.join(format!("rank-{rank}"));
+    if folder.join("profile.json").is_file() {
+        return Ok(folder);
+    }
+    let there: Vec<String> =
+        session::job::rank_profiles(given).into_iter().map(|(rank, _)| rank.to_string()).take(9).collect();
+    let there = if there.is_empty() { "no ranks".to_owned() } else { format!("ranks {}", there.join(", ")) };
+    anyhow::bail!("--rank {rank}: {} has no such rank; it has {there}", given.display())
 }
 
 /// A folder stands for the profile in it.

@@ -9,6 +9,9 @@ use clap::{Args, Subcommand, ValueEnum};
 pub struct QueryArgs {
     /// A profile.json, or the folder that holds it
     pub profile: PathBuf,
+    /// Of the folder of a job: only this rank
+    #[arg(long, value_name = "N", global = true)]
+    pub rank: Option<u32>,
     /// The question
     #[command(subcommand)]
     pub question: Question,

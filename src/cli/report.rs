@@ -9,6 +9,9 @@ use clap::{Args, ValueEnum};
 pub struct ReportArgs {
     /// A profile.json, or the folder that holds it
     pub profile: PathBuf,
+    /// Of the folder of a job: only this rank
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: FormatArg,

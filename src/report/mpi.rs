@@ -77,12 +77,14 @@ fn file_name(site: &CallSite) -> &str {
 
 /// Time in MPI, and POP's efficiencies where the ranks are known.
 fn title(profile: &Profile, mpi: &Mpi) -> String {
-    let in_mpi: f64 = mpi.sites.iter().filter(|site| is_communication(site)).filter_map(|site| site.time_s).sum();
+    let timed = || mpi.sites.iter().filter(|site| is_communication(site)).filter_map(|site| site.time_s);
+    let in_mpi = timed().fold(0.0, |sum, s| sum + s);
     let ranks = match profile.run.ranks.len() {
         0 | 1 => String::new(),
         ranks => format!(" of {ranks} ranks"),
     };
-    let mut text = format!("MPI: {} in calls{ranks}, counted pass", seconds(in_mpi));
+    let in_mpi = if timed().next().is_some() { seconds(in_mpi) } else { format!("time {NOT_MEASURED}") };
+    let mut text = format!("MPI: {in_mpi} in calls{ranks}, counted pass");
     if let Some(e) = mpi.efficiency {
         let [parallel, balance, communication] = [e.parallel, e.load_balance, e.communication].map(percent);
         text += &format!("; parallel efficiency {parallel} = load balance {balance} × communication {communication}");

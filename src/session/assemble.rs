@@ -18,11 +18,11 @@ use super::launcher::LaunchedRank;
 use super::options::RunOptions;
 use super::rank_calls;
 
-/// Joins the evidence, names the functions and adds the analysis. `end`: `None` if the program runs on.
+/// Joins the evidence, names the functions and adds the analysis. `end`: `None` if the program runs on. `rank`: with the name of its job.
 pub fn profile(
     options: &RunOptions,
     end: Option<ProgramEnd>,
-    rank: Option<&LaunchedRank>,
+    rank: Option<(&LaunchedRank, Option<String>)>,
     machine: Machine,
     evidence: Evidence,
 ) -> Profile {
@@ -49,9 +49,9 @@ pub fn profile(
     };
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
-    if let Some(rank) = rank {
+    if let Some((rank, job)) = rank {
         profile.run.threads.iter_mut().for_each(|thread| thread.rank = Some(rank.rank));
-        profile.run.ranks = vec![rank_of(&profile, rank)];
+        profile.run.ranks = vec![rank_of(&profile, rank, job)];
         rank_calls::of_rank(&mut profile, rank);
     }
     profile.devices = devices;
@@ -61,12 +61,12 @@ pub fn profile(
 }
 
 /// This rank's entry in its own profile.
-fn rank_of(profile: &Profile, rank: &LaunchedRank) -> Rank {
+fn rank_of(profile: &Profile, rank: &LaunchedRank, job: Option<String>) -> Rank {
     let pass = profile.run.passes.first();
     Rank {
         rank: rank.rank,
         ranks: rank.ranks,
-        job: rank.job.clone(),
+        job,
         host: profile.run.threads.first().map(|thread| thread.host.clone()).unwrap_or_default(),
         wall_s: pass.map(|pass| pass.wall_s),
         cpu_s: pass.map(|pass| pass.cpu_s),

@@ -54,6 +54,14 @@ pub enum SessionError {
          folder, one with --passes timed and one with --passes counted"
     )]
     TwiceInARank,
+    /// The ranks of a launch have no merged profile.
+    #[error("{reason}")]
+    Ranks {
+        /// Why.
+        reason: String,
+        /// How the launch ended.
+        status: u8,
+    },
     /// The output folder.
     #[error("cannot write to {}: {source}; {}", path.display(), whole_file::remedy(source, "choose another folder with -o"))]
     Output {
@@ -116,6 +124,7 @@ impl SessionError {
         match self {
             SessionError::NotFound { .. } => 127,
             SessionError::CannotExecute { .. } => 126,
+            SessionError::Ranks { status, .. } if *status != 0 => *status,
             _ => 125,
         }
     }

@@ -109,12 +109,19 @@ pub fn rank_folder(
         output::set_aside(&base, chosen.is_some(), needed).map_err(fail)?;
         fs::create_dir_all(&base).map_err(fail)?;
     }
-    let file = shared.clone().unwrap_or_else(|| JobFile {
+    let mut file = shared.clone().unwrap_or_else(|| JobFile {
         schema: SCHEMA.into(),
         launches: vec![launching.launch()],
         ranks: launching.rank.ranks,
         command: launching.command(),
     });
+    // A rank's script starts another program: what the job has so far is that of the program before.
+    let started = launching.launch();
+    if let Some(launch) = file.launches.iter_mut().find(|launch| launch.is(&started))
+        && launch.finished.remove(&launching.rank.rank)
+    {
+        file.command = launching.command();
+    }
     if known.as_ref() != Some(&file) {
         let text = serde_json::to_string_pretty(&file).map_err(|e| fail(io::Error::other(e)))?;
         whole_file::write(&base.join(JOB_FILE), text.as_bytes()).map_err(fail)?;
@@ -146,6 +153,35 @@ pub fn is_last(rank_folder: &Path, rank: &LaunchedRank) -> bool {
         .map_err(io::Error::other)
         .and_then(|text| whole_file::write(&base.join(JOB_FILE), text.as_bytes()));
     is_last && written.is_ok()
+}
+
+/// Where a rank's folder is now: another job that started meanwhile may have set the job's folder aside.
+pub fn rank_folder_now(folder: OutputFolder, launching: &Launching<'_>) -> OutputFolder {
+    let Some(base) = folder.path().parent().map(Path::to_owned) else { return folder };
+    let launch = launching.launch();
+    let is_ours = |base: &Path| read(base).is_some_and(|file| file.launches.iter().any(|known| known.is(&launch)));
+    let name = format!("rank-{}", launching.rank.rank);
+    if launch.job.is_none() || is_ours(&base) {
+        return folder;
+    }
+    let aside = (1u32..).map(|n| output::aside(&base, n)).take_while(|aside| aside.exists());
+    match aside.filter(|aside| is_ours(aside)).last() {
+        Some(aside) => OutputFolder::existing(&aside.join(name)),
+        None => folder,
+    }
+}
+
+/// The first launch's name, which all ranks in the job's folder have in common.
+pub fn name(rank_folder: &Path) -> Option<String> {
+    read(rank_folder.parent()?)?.launches.into_iter().next()?.job
+}
+
+/// Why there should be no further launch after `folder` was filled by the first: ranks that were ended from outside, or are missing.
+pub fn was_ended(folder: &Path) -> Option<String> {
+    let file = read(folder)?;
+    let launch = file.launches.first()?;
+    let missing = file.ranks.map_or(0, |ranks| (ranks as usize).saturating_sub(launch.finished.len()));
+    (missing > 0).then(|| format!("{missing} of its ranks left no profile"))
 }
 
 /// The job whose ranks a folder holds.

@@ -53,6 +53,15 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         if foreground::interruptions() > 0 {
             break;
         }
+        if let Some(reason) = ended_from_outside(first, &absolute) {
+            doubts.push(Warning::new(
+                "no-second-launch",
+                format!("the ranks were not launched again to count them: {reason}"),
+                "times are known, counts are not",
+                "--passes counted launches them once and counts",
+            ));
+            break;
+        }
         if let Some(command) = &options.between {
             super::between::restore(command)?;
         }
@@ -67,7 +76,8 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             ));
         }
     }
-    let mut profile = merged(folder.path(), true)?;
+    let mut profile = merged(folder.path(), true)
+        .map_err(|error| SessionError::Ranks { reason: error.to_string(), status: first.exit_code() })?;
     profile.run.warnings.extend(doubts);
     profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match first {
@@ -75,6 +85,15 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         ProgramEnd::Signalled(signal) => (profile.run.exit_status, profile.run.signal) = (None, Some(signal)),
     }
     Ok(Outcome { end: first, profile, folder, rank: None, held })
+}
+
+/// Whether somebody ended the launch that `end`ed so: then a further one would not end.
+fn ended_from_outside(end: ProgramEnd, folder: &Path) -> Option<String> {
+    match end {
+        ProgramEnd::Exited(0) => None,
+        ProgramEnd::Exited(_) => job::was_ended(folder),
+        ProgramEnd::Signalled(signal) => Some(format!("the launcher was ended by signal {signal}")),
+    }
 }
 
 /// Whether `options` ask for a launcher's ranks: its program is a launcher, and that has a program. A launcher without one explains itself.
@@ -154,10 +173,29 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
                 .into(),
         ));
     }
-    let read = |(_, path): &(u32, PathBuf)| report::json::read(path).map_err(|e| SessionError::Report(e.to_string()));
-    let mut profiles = ranks.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut unreadable = Vec::new();
+    let (mut profiles, mut there) = (Vec::new(), Vec::new());
+    for (rank, path) in ranks {
+        match report::json::read(&path) {
+            Ok(profile) => {
+                profiles.push(profile);
+                there.push((rank, path));
+            }
+            Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
+            Err(error) => return Err(SessionError::Report(error.to_string())),
+        }
+    }
+    let ranks = there;
     rank_calls::compare(&mut profiles, &ranks);
     let mut profile = merge::merge(profiles, partial).map_err(|e| failed(e.to_string()))?;
+    profile.run.warnings.extend(unreadable.into_iter().map(|what| {
+        Warning::new(
+            "rank-unreadable",
+            what,
+            "the figures are those of the other ranks",
+            "look whether the rank was ended while it wrote",
+        )
+    }));
     roofline::analyse(&mut profile);
     Ok(profile)
 }

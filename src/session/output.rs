@@ -120,12 +120,17 @@ fn is_ours(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder holds other things than a report of rprof's"))
 }
 
+/// Where the n-th folder of this path is kept.
+pub fn aside(path: &Path, n: u32) -> PathBuf {
+    let mut kept = path.as_os_str().to_owned();
+    kept.push(format!(".{n}"));
+    PathBuf::from(kept)
+}
+
 /// Renames `path` to the first free `path.N`.
 fn keep(path: &Path) -> io::Result<()> {
     for n in 1u32.. {
-        let mut kept = path.as_os_str().to_owned();
-        kept.push(format!(".{n}"));
-        let kept = PathBuf::from(kept);
+        let kept = aside(path, n);
         if kept.symlink_metadata().is_err() {
             return fs::rename(path, kept);
         }

@@ -103,11 +103,16 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
     };
+    let folder = match &rank {
+        Some(rank) => job::rank_folder_now(folder, &Launching { rank, passes: which, command: &options.program }),
+        None => folder,
+    };
     if rank.is_some() {
         launch_parts::complete(&mut evidence, which, &folder, &checked.program.path);
     }
+    let of_job = rank.as_ref().map(|rank| (rank, job::name(folder.path()).or(rank.job.clone())));
     let known_end = foreground::leaves().is_none().then_some(end);
-    let mut profile = assemble::profile(options, known_end, rank.as_ref(), machine, evidence);
+    let mut profile = assemble::profile(options, known_end, of_job, machine, evidence);
     if profile.run.warnings.iter().any(|w| w.code == join::COUNTERS_DISAGREE) {
         hardware.iter().for_each(Hardware::distrust);
     }

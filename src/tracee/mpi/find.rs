@@ -18,6 +18,10 @@ const LONGEST_NAME: usize = 64;
 /// A file with more functions of MPI than this is a library of it; programs and tools define a few.
 const OF_A_LIBRARY: usize = 40;
 
+/// How the names of files begin that libraries of MPI load: Open MPI's, MPICH's, and what both send with.
+const PARTS: [&str; 10] =
+    ["mca_", "libmca_", "libopen-pal", "libopen-rte", "libpmix", "libmpi", "libromio", "libucp", "libucs", "libfabric"];
+
 /// A function of MPI in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
@@ -40,6 +44,8 @@ pub struct MpiSymbols {
     pub datatypes: Vec<(u64, u8)>,
     /// Open MPI's `MPI_COMM_WORLD` (virtual address).
     pub world: Option<u64>,
+    /// A file that a library of MPI loads: its components, and what they use.
+    pub is_part: bool,
     /// It has a `main`: MPI may be linked into the program.
     pub is_program: bool,
     /// The library's family, if the file shows it.
@@ -47,9 +53,14 @@ pub struct MpiSymbols {
 }
 
 impl MpiSymbols {
+    /// Whether MPI is linked into it.
+    pub fn is_linked_in(&self) -> bool {
+        self.is_program && self.functions.len() > OF_A_LIBRARY
+    }
+
     /// Whether it is a library: what is called from within it is called by MPI itself.
     pub fn is_library(&self) -> bool {
-        !self.is_program && self.functions.len() > OF_A_LIBRARY
+        !self.is_program && (self.is_part || self.functions.len() > OF_A_LIBRARY)
     }
 }
 
@@ -70,6 +81,8 @@ pub fn mpi_symbols(path: &Path) -> io::Result<MpiSymbols> {
             add(&mut found, symbol, &names);
         }
     }
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    found.is_part = PARTS.iter().any(|part| file.starts_with(part));
     found.functions.sort_by_key(|f| (f.at, f.binding == Binding::Fortran));
     found.functions.dedup_by_key(|f| f.at);
     if found.functions.len() > OF_A_LIBRARY

@@ -58,6 +58,8 @@ pub struct Places {
     pub datatypes: Vec<(u64, u8)>,
     /// Open MPI's `MPI_COMM_WORLD`.
     pub worlds: Vec<u64>,
+    /// A program has MPI linked into it: of the code in it no one knows what is MPI's.
+    pub is_linked_in: bool,
     /// The library.
     pub family: Option<Family>,
     known: HashSet<u32>,
@@ -79,6 +81,7 @@ impl Places {
                 self.inside.push(at..at.wrapping_add(*bytes));
             }
         }
+        self.is_linked_in |= symbols.is_linked_in();
         self.datatypes.extend(symbols.datatypes.iter().map(|(at, bytes)| (at.wrapping_add(bias), *bytes)));
         self.worlds.extend(symbols.world.map(|at| at.wrapping_add(bias)));
         self.family = self.family.or(symbols.family);

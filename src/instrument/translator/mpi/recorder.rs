@@ -145,10 +145,12 @@ impl MpiRecorder {
         let is_c = matches!(entry.binding, Binding::C { .. });
         let wide = entry.binding == Binding::C { wide: true };
         let outer = open.outer();
+        // What the program's own code calls within a call, after a jump out of one, or in a handler, is the program's call, too.
         let site = match &outer {
-            None => self.own_site((process, space, thread), (record, entry.function, wide)),
-            Some(_) => None,
+            Some(_) if space.mpi.is_linked_in => None,
+            _ => self.own_site((process, space, thread), (record, entry.function, wide)),
         };
+        let outer = outer.filter(|_| site.is_none());
         let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
         let arguments = &record.arguments[..usize::from(function.arguments).min(record.arguments.len())];
         let call = Call { function, arguments, wide, read: &read };
