@@ -124,7 +124,10 @@ pub fn join(
     );
     let marked = basis.map(|basis| regions::regions(&basis, &mut code));
     let calls = evidence.counted.and_then(|counted| counted.mpi.as_ref());
-    let (named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
+    let (mut named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
+    if let (Some(named), Some(counted)) = (&mut named_mpi, evidence.counted) {
+        named.at_least = counted.warnings.iter().any(|warning| warning.code == "released");
+    }
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 

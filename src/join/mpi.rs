@@ -51,7 +51,10 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
         calls: evidence.calls.clone(),
         left_out: evidence.calls_left_out,
     };
-    (Mpi { ranks: evidence.ranks, sites, split_missing: Some(ONE_RANK.into()), efficiency: None }, calls)
+    (
+        Mpi { ranks: evidence.ranks, sites, at_least: false, split_missing: Some(ONE_RANK.into()), efficiency: None },
+        calls,
+    )
 }
 
 /// Entry i of `by_bits` has the calls of sizes with i bits.

@@ -11,6 +11,9 @@ pub struct Mpi {
     pub ranks: Option<u32>,
     /// Call sites, those with most time first.
     pub sites: Vec<CallSite>,
+    /// A process ran natively from some time on: calls and bytes are those before.
+    #[serde(default)]
+    pub at_least: bool,
     /// Why waiting and transfer are `null`; `null` where they are not.
     pub split_missing: Option<String>,
     /// POP's efficiencies of the job; `null` in the profile of one rank.

@@ -32,6 +32,12 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     };
     let rows = shown.iter().take(most).map(row).collect();
     let mut notes = Vec::new();
+    if mpi.at_least {
+        notes.push(
+            "calls, bytes and times are lower limits: a process ran natively from some time on (see its warning)"
+                .into(),
+        );
+    }
     if shown.len() > most {
         notes.push(format!("… and {} more call sites", shown.len() - most));
     }

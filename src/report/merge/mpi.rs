@@ -13,6 +13,7 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
         return;
     };
     into.ranks = into.ranks.max(part.ranks);
+    into.at_least |= part.at_least;
     into.split_missing = into.split_missing.take().or(part.split_missing);
     let places: BTreeMap<_, usize> = into.sites.iter().enumerate().map(|(i, site)| (site.key(), i)).collect();
     for site in part.sites {
