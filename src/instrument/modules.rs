@@ -1,25 +1,46 @@
 //! The modules that the program's code lies in, and the functions in them whose calls are watched: markers, and those of MPI.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::unistd::Pid;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
+use crate::tracee::elf_reader::ElfReader;
 use crate::tracee::maps::Mapping;
 use crate::tracee::markers::{Marker, find};
 use crate::tracee::modules::{Located, ModuleTable};
-use crate::tracee::mpi::find::{MpiSymbols, mpi_symbols};
+use crate::tracee::mpi::find::MpiSymbols;
 
 /// The modules met so far.
 #[derive(Debug, Default)]
 pub struct Modules {
     table: ModuleTable,
-    /// Marker functions by module.
-    markers: HashMap<u32, Vec<(u64, Marker)>>,
-    /// What modules have of MPI.
-    mpi: HashMap<u32, MpiSymbols>,
+    /// By module.
+    watched: HashMap<u32, Watched>,
+}
+
+/// The functions of a module whose calls are watched.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// Marker functions: (offset, which).
+    pub markers: Vec<(u64, Marker)>,
+    /// What it has of MPI.
+    pub mpi: MpiSymbols,
+}
+
+impl Watched {
+    /// Reads the symbols of the file at `path`.
+    fn read(path: &Path) -> io::Result<Watched> {
+        let (mut markers, mut mpi) = (find::Found::default(), MpiSymbols::default());
+        ElfReader::open(path)?.defined_symbols(|symbol| {
+            markers.add(symbol);
+            mpi.add(symbol);
+        })?;
+        Ok(Watched { markers: markers.finish(), mpi: mpi.finish(path) })
+    }
 }
 
 impl Modules {
@@ -34,24 +55,14 @@ impl Modules {
         (info.kind == ModuleKind::File).then_some(info.path.as_str())
     }
 
-    /// The marker functions in a module that process `pid` has mapped: (offset, which).
-    pub fn markers(&mut self, pid: Pid, module: u32) -> &[(u64, Marker)] {
-        if !self.markers.contains_key(&module) {
+    /// The functions whose calls are watched in a module that process `pid` has mapped.
+    pub fn watched(&mut self, pid: Pid, module: u32) -> &Watched {
+        if !self.watched.contains_key(&module) {
             let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
-            let found = path.and_then(|path| find::markers(Path::new(&path)).ok()).unwrap_or_default();
-            self.markers.insert(module, found);
+            let found = path.and_then(|path| Watched::read(Path::new(&path)).ok()).unwrap_or_default();
+            self.watched.insert(module, found);
         }
-        &self.markers[&module]
-    }
-
-    /// What a module that process `pid` has mapped has of MPI.
-    pub fn mpi(&mut self, pid: Pid, module: u32) -> &MpiSymbols {
-        if !self.mpi.contains_key(&module) {
-            let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
-            let found = path.and_then(|path| mpi_symbols(Path::new(&path)).ok()).unwrap_or_default();
-            self.mpi.insert(module, found);
-        }
-        &self.mpi[&module]
+        &self.watched[&module]
     }
 
     /// All of them, by number.
@@ -67,7 +78,7 @@ pub struct SharedModules(Arc<Mutex<Modules>>);
 impl SharedModules {
     /// The modules, for this thread alone.
     pub fn lock(&self) -> MutexGuard<'_, Modules> {
-        // One that failed in the middle leaves at most a module without its markers.
+        // One that failed in the middle leaves at most a module without its watched functions.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

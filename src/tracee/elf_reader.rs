@@ -8,9 +8,33 @@ use std::path::Path;
 use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
 use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
+use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
 /// The largest table that is read; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
+
+/// Bytes of a symbol: name (4), kind (1), other (1), section (2), value (8), size (8).
+const SYMBOL: usize = 24;
+/// Longer names are not looked at.
+const LONGEST_NAME: usize = 64;
+
+/// The kind of a symbol that is a variable.
+pub const OBJECT: u8 = 1;
+/// The kind of a symbol that is a function.
+pub const FUNCTION: u8 = 2;
+
+/// A symbol that an image defines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefinedSymbol<'n> {
+    /// Its name.
+    pub name: &'n [u8],
+    /// [`OBJECT`], [`FUNCTION`] or another.
+    pub kind: u8,
+    /// Virtual address.
+    pub at: u64,
+    /// Bytes; 0 if unknown.
+    pub bytes: u64,
+}
 
 /// A 64-bit little-endian ELF image whose header was read.
 #[derive(Debug)]
@@ -75,10 +99,38 @@ impl ElfReader {
         Ok(SectionHeader::from_bytes(&bytes, count.into()))
     }
 
+    /// Shows `each` symbol that it defines in one of its symbol tables, those with names of 64 bytes and more left out.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub fn defined_symbols(&self, mut each: impl FnMut(DefinedSymbol<'_>)) -> io::Result<()> {
+        let sections = self.sections()?;
+        for table in sections.iter().filter(|s| matches!(s.sh_type, SHT_SYMTAB | SHT_DYNSYM)) {
+            let Some(names) = sections.get(table.sh_link as usize) else { continue };
+            let symbols = self.bytes(table.sh_offset, table.sh_size)?;
+            let names = self.bytes(names.sh_offset, names.sh_size)?;
+            symbols.chunks_exact(SYMBOL).filter_map(|symbol| defined(symbol, &names)).for_each(&mut each);
+        }
+        Ok(())
+    }
+
     /// Index of the section with the names of sections.
     pub fn names_section(&self) -> usize {
         self.header.e_shstrndx.into()
     }
+}
+
+/// What the bytes of a symbol say; `None`: its image does not define it.
+fn defined<'n>(symbol: &[u8], names: &'n [u8]) -> Option<DefinedSymbol<'n>> {
+    let word = |at: usize| Some(u64::from_le_bytes(*symbol.get(at..)?.first_chunk()?));
+    let (name, section) = (u32::from_le_bytes(*symbol.first_chunk()?), u16::from_le_bytes([symbol[6], symbol[7]]));
+    let (at, bytes) = (word(8)?, word(16)?);
+    if at == 0 || section == 0 {
+        return None;
+    }
+    let name = names.get(name as usize..)?;
+    let end = name.iter().take(LONGEST_NAME).position(|&b| b == 0)?;
+    Some(DefinedSymbol { name: &name[..end], kind: symbol[4] & 0xf, at, bytes })
 }
 
 /// Whether the file at `path` has a section called `name`; no if it cannot be read.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use crate::instrument::modules::{Modules, SharedModules};
+use crate::instrument::modules::{Modules, SharedModules, Watched};
 use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
@@ -304,10 +304,10 @@ fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, space: &mut C
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
             let located = modules.locate(pid, mapping);
             range.located = Some(located);
-            let found = modules.markers(pid, located.module).iter();
-            space.markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
+            let Watched { markers, mpi } = modules.watched(pid, located.module);
+            space.markers.extend(markers.iter().map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
             let text = range.start.get()..range.end.get();
-            space.mpi.add(located.module, modules.mpi(pid, located.module), located.bias, text);
+            space.mpi.add(located.module, mpi, located.bias, text);
         }
     }
 }
