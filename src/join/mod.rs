@@ -56,7 +56,7 @@ use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
 use crate::profile::evidence::replayed::ReplayedEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
-use crate::profile::run::{Pass as RunPass, Thread};
+use crate::profile::run::{Pass as RunPass, RELEASED_CODE, Thread};
 use crate::profile::{Machine, Profile, ProfileSample, Run};
 
 use assemble::Joined;
@@ -126,7 +126,7 @@ pub fn join(
     let calls = evidence.counted.and_then(|counted| counted.mpi.as_ref());
     let (mut named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
     if let (Some(named), Some(counted)) = (&mut named_mpi, evidence.counted) {
-        named.at_least = counted.warnings.iter().any(|warning| warning.code == "released");
+        named.at_least = counted.warnings.iter().any(|warning| warning.code == RELEASED_CODE);
     }
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);

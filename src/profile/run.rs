@@ -59,9 +59,6 @@ pub struct Rank {
     pub wall_s: Option<f64>,
     /// CPU seconds.
     pub cpu_s: Option<f64>,
-    /// CPU seconds outside of MPI and other waiting; from the analysis.
-    #[serde(default)]
-    pub useful_s: Option<f64>,
     /// Exit status, if it exited.
     pub exit_status: Option<i32>,
 }
@@ -129,6 +126,9 @@ pub struct Thread {
     /// CPU seconds.
     pub cpu_s: f64,
 }
+
+/// Code of the warning that a process ran natively, uncounted, from some time on.
+pub const RELEASED_CODE: &str = "released";
 
 /// Code of the warning that there are too few samples.
 pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";

@@ -70,7 +70,6 @@ fn rank_of(profile: &Profile, rank: &LaunchedRank, job: Option<String>) -> Rank 
         host: profile.run.threads.first().map(|thread| thread.host.clone()).unwrap_or_default(),
         wall_s: pass.map(|pass| pass.wall_s),
         cpu_s: pass.map(|pass| pass.cpu_s),
-        useful_s: None,
         exit_status: profile.run.exit_status,
     }
 }

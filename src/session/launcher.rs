@@ -12,58 +12,34 @@ pub struct LaunchedRank {
     pub rank: u32,
     /// Processes of the job; `None`: the launcher does not say.
     pub ranks: Option<u32>,
-    /// Its number among the job's processes on this host.
-    pub local_rank: Option<u32>,
     /// Identifies the job among all jobs of all launchers; `None`: nothing does.
     pub job: Option<String>,
     /// Whether the library accepts that a rank starts its program a second time.
     pub starts_twice: bool,
 }
 
-/// Variables of one launcher: rank, ranks, rank on the host; empty where it has none.
+/// Variables of one launcher.
 struct Variables {
     rank: &'static str,
     ranks: &'static [&'static str],
-    local_rank: &'static str,
     /// Joined by a dot they identify the job.
     job: &'static [&'static str],
 }
 
 /// In the order of precedence: a launcher inside another's allocation comes before it.
 const LAUNCHERS: [Variables; 9] = [
-    Variables {
-        rank: "OMPI_COMM_WORLD_RANK",
-        ranks: &["OMPI_COMM_WORLD_SIZE"],
-        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-        job: &["PMIX_NAMESPACE"],
-    },
-    Variables {
-        rank: "MV2_COMM_WORLD_RANK",
-        ranks: &["MV2_COMM_WORLD_SIZE"],
-        local_rank: "MV2_COMM_WORLD_LOCAL_RANK",
-        job: &[],
-    },
+    Variables { rank: "OMPI_COMM_WORLD_RANK", ranks: &["OMPI_COMM_WORLD_SIZE"], job: &["PMIX_NAMESPACE"] },
+    Variables { rank: "MV2_COMM_WORLD_RANK", ranks: &["MV2_COMM_WORLD_SIZE"], job: &[] },
     // Hydra of MPICH and Intel MPI, and Slurm's PMI.
-    Variables { rank: "PMI_RANK", ranks: &["PMI_SIZE"], local_rank: "MPI_LOCALRANKID", job: &[] },
-    Variables {
-        rank: "JSM_NAMESPACE_RANK",
-        ranks: &["JSM_NAMESPACE_SIZE"],
-        local_rank: "JSM_NAMESPACE_LOCAL_RANK",
-        job: &["PMIX_NAMESPACE"],
-    },
-    Variables { rank: "PMIX_RANK", ranks: &[], local_rank: "", job: &["PMIX_NAMESPACE"] },
-    Variables {
-        rank: "FLUX_TASK_RANK",
-        ranks: &["FLUX_JOB_SIZE"],
-        local_rank: "FLUX_TASK_LOCAL_ID",
-        job: &["FLUX_JOB_ID"],
-    },
-    Variables { rank: "PALS_RANKID", ranks: &["PALS_SIZE"], local_rank: "PALS_LOCAL_RANKID", job: &["PALS_APID"] },
-    Variables { rank: "ALPS_APP_PE", ranks: &[], local_rank: "", job: &["ALPS_APP_ID"] },
+    Variables { rank: "PMI_RANK", ranks: &["PMI_SIZE"], job: &[] },
+    Variables { rank: "JSM_NAMESPACE_RANK", ranks: &["JSM_NAMESPACE_SIZE"], job: &["PMIX_NAMESPACE"] },
+    Variables { rank: "PMIX_RANK", ranks: &[], job: &["PMIX_NAMESPACE"] },
+    Variables { rank: "FLUX_TASK_RANK", ranks: &["FLUX_JOB_SIZE"], job: &["FLUX_JOB_ID"] },
+    Variables { rank: "PALS_RANKID", ranks: &["PALS_SIZE"], job: &["PALS_APID"] },
+    Variables { rank: "ALPS_APP_PE", ranks: &[], job: &["ALPS_APP_ID"] },
     Variables {
         rank: "SLURM_PROCID",
         ranks: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
-        local_rank: "SLURM_LOCALID",
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -112,7 +88,6 @@ fn of(variable: &dyn Fn(&str) -> Option<OsString>, warnings: &mut Vec<Warning>) 
         return Some(LaunchedRank {
             rank,
             ranks,
-            local_rank: number(launcher.local_rank).filter(|_| !launcher.local_rank.is_empty()),
             job: parts.filter(|parts| !parts.is_empty()).map(|parts| parts.join(".")),
             starts_twice: variable(PRRTE).is_some(),
         });
@@ -161,12 +136,11 @@ mod tests {
         let open_mpi = [
             ("OMPI_COMM_WORLD_RANK", "3"),
             ("OMPI_COMM_WORLD_SIZE", "4"),
-            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
             ("PMIX_NAMESPACE", "116"),
             ("PMIX_RANK", "3"),
         ];
         let rank = rank_of(&open_mpi).0.unwrap();
-        assert_eq!((rank.rank, rank.ranks, rank.local_rank), (3, Some(4), Some(1)));
+        assert_eq!((rank.rank, rank.ranks), (3, Some(4)));
         assert_eq!((rank.job.as_deref(), rank.starts_twice), (Some("116"), false));
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "1")];
         assert_eq!(rank_of(&slurm).0.unwrap().job.as_deref(), Some("7.1"));

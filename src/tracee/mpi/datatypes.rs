@@ -22,6 +22,14 @@ impl Family {
         }
     }
 
+    /// Bytes of a handle.
+    pub fn handle_bytes(self) -> usize {
+        match self {
+            Family::OpenMpi | Family::Abi => 8,
+            Family::Mpich => 4,
+        }
+    }
+
     /// `MPI_IN_PLACE`.
     pub fn in_place(self) -> u64 {
         match self {

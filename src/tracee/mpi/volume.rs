@@ -4,8 +4,6 @@ use std::collections::HashMap;
 
 use super::datatypes::Family;
 use super::functions::{Buffer, Constructor, Function, Peer, Shape};
-use crate::tracee::address::Address;
-use crate::tracee::memory::Memory;
 
 /// Most elements of an array that a call passes.
 const LONGEST_ARRAY: usize = 1 << 20;
@@ -27,6 +25,9 @@ pub struct Handles {
     pub prepared: HashMap<u64, Option<u64>>,
 }
 
+/// Reads the program's memory from an address on; false: it cannot be read.
+pub type Read<'c> = &'c dyn Fn(u64, &mut [u8]) -> bool;
+
 /// The ranks on the other side of a call, each with a tag; in its communicator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sides {
@@ -46,8 +47,8 @@ pub struct Call<'c> {
     pub arguments: &'c [u64],
     /// Counts have 64 bits.
     pub wide: bool,
-    /// Reads memory from an address on; false: it cannot be read.
-    pub read: &'c dyn Fn(u64, &mut [u8]) -> bool,
+    /// Its memory.
+    pub read: Read<'c>,
 }
 
 impl Call<'_> {
@@ -78,12 +79,6 @@ impl Call<'_> {
             u64::try_from(if self.wide { value } else { i64::from(value as i32) }).ok()
         };
         bytes.chunks_exact(size).map(number).collect()
-    }
-
-    fn handle_at(&self, address: u64, family: Family) -> Option<u64> {
-        let mut bytes = [0; 8];
-        let size = if family == Family::Mpich { 4 } else { 8 };
-        (self.read)(address, &mut bytes[..size]).then(|| u64::from_le_bytes(bytes))
     }
 }
 
@@ -187,11 +182,15 @@ impl Handles {
         (of_world(&self.sizes), of_world(&self.ranks))
     }
 
-    /// The handle at the address `at` of a program.
-    pub fn handle_in(&self, memory: &Memory, at: u64) -> Option<u64> {
+    /// The handle behind the pointer `at`, in memory that `read` reads.
+    pub fn handle_behind(&self, read: Read<'_>, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
-        let size = if self.family == Family::Mpich { 4 } else { 8 };
-        memory.read(Address::new(at), &mut bytes[..size]).ok().map(|()| u64::from_le_bytes(bytes))
+        read(at, &mut bytes[..self.family.handle_bytes()]).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// The i-th handle of the array at `at`.
+    fn handle_in_array(&self, read: Read<'_>, at: u64, i: u64) -> Option<u64> {
+        self.handle_behind(read, at.checked_add(i * self.family.handle_bytes() as u64)?)
     }
 
     /// The other sides of the call.
@@ -231,12 +230,8 @@ impl Handles {
     }
 
     fn started(&self, call: &Call<'_>, at: u64, number: u64) -> Option<u64> {
-        let size = if self.family == Family::Mpich { 4 } else { 8 };
         (0..number.min(LONGEST_ARRAY as u64))
-            .map(|i| {
-                let request = call.handle_at(at.checked_add(i * size)?, self.family)?;
-                self.prepared.get(&request).copied()?
-            })
+            .map(|i| self.prepared.get(&self.handle_in_array(call.read, at, i)?).copied()?)
             .sum()
     }
 
@@ -252,14 +247,13 @@ impl Handles {
                 blocks.checked_mul(old(3)?)
             }
             Constructor::Struct => {
-                let size = if self.family == Family::Mpich { 4 } else { 8 };
+                let types = call.argument(3)?;
                 let lengths = call.counts(1, call.count(0)?)?;
                 lengths
                     .iter()
                     .enumerate()
                     .map(|(i, length)| {
-                        let at = call.argument(3)?.checked_add(i as u64 * size)?;
-                        length.checked_mul(self.datatype(call.handle_at(at, self.family)?)?)
+                        length.checked_mul(self.datatype(self.handle_in_array(call.read, types, i as u64)?)?)
                     })
                     .sum()
             }
@@ -269,11 +263,6 @@ impl Handles {
                 elements.checked_mul(old(5)?)
             }
         }
-    }
-
-    /// The handle behind the pointer `at`.
-    pub fn handle_behind(&self, call: &Call<'_>, at: u64) -> Option<u64> {
-        call.handle_at(at, self.family)
     }
 }
 

@@ -12,7 +12,6 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
 use crate::instrument::translator::code_cache::mpi_record::{CallRecord, ROOM, ReturnRecord, Words};
 use crate::instrument::translator::code_cache::regions::Regions;
-use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
@@ -21,7 +20,7 @@ use crate::tracee::address::Address;
 use crate::tracee::clock;
 use crate::tracee::memory::Memory;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
-use crate::tracee::mpi::volume::{Call, Handles, Sides};
+use crate::tracee::mpi::volume::{Call, Handles, Read, Sides};
 
 /// The calls of a run.
 #[derive(Debug, Default)]
@@ -99,14 +98,13 @@ impl MpiRecorder {
         }
         self.clock.get_or_insert_with(TimeStamps::now);
         self.first.get_or_insert(process.pid);
-        let handles = self.handles.entry(process.pid).or_default();
+        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
         handles.family = space.mpi.family.unwrap_or_default();
         handles.worlds.clone_from(&space.mpi.worlds);
         if handles.datatypes.len() < space.mpi.datatypes.len() {
             handles.datatypes.extend(space.mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
         }
         let mut open = self.threads.remove(&thread.ordinal).unwrap_or_default();
-        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
         let mut words = Words::new(&ring);
         while let Some(place) = words.place() {
             match space.mpi.entry(place) {
@@ -161,7 +159,7 @@ impl MpiRecorder {
         let result = if is_c { result_of(handles, &call) } else { None };
         if let Shape::TypeFree = function.shape
             && is_c
-            && let Some(handle) = handles.handle_behind(&call, arguments.first().copied().unwrap_or(0))
+            && let Some(handle) = handles.handle_behind(&read, arguments.first().copied().unwrap_or(0))
         {
             handles.datatypes.remove(&handle);
         }
@@ -225,7 +223,7 @@ impl MpiRecorder {
     fn returned(&mut self, process: &Process, (open, handles): (&mut OpenCalls, &mut Handles), record: &ReturnRecord) {
         let Some(open) = open.leave(record.place, record.stack) else { return };
         if let Some(result) = open.result {
-            learn(handles, &process.memory, result);
+            learn(handles, &|at, buffer| read_memory(&process.memory, at, buffer), result);
         }
         let Some(site) = open.site else { return };
         let totals = &mut self.sites[site as usize];
@@ -298,18 +296,6 @@ impl MpiRecorder {
     }
 }
 
-/// `thread` waits in a call of a marker function, or of MPI.
-pub fn note_call(marks: &mut Marks, mpi: &mut MpiRecorder, process: &Process, thread: &Thread) {
-    let at = thread.regions.borrow().get(thread.region, layout::MARKER);
-    let mut space = process.image.space.borrow_mut();
-    if space.markers.contains_key(&at) {
-        drop(space);
-        marks.called(process, thread);
-    } else {
-        mpi.drain(process, &mut space, thread);
-    }
-}
-
 fn read_memory(memory: &Memory, at: u64, buffer: &mut [u8]) -> bool {
     memory.read(Address::new(at), buffer).is_ok()
 }
@@ -328,10 +314,10 @@ fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
     }
 }
 
-fn learn(handles: &mut Handles, memory: &Memory, result: Returns) {
+fn learn(handles: &mut Handles, read: Read<'_>, result: Returns) {
     let int = |at: u64| {
         let mut bytes = [0; 4];
-        read_memory(memory, at, &mut bytes).then(|| u32::from_le_bytes(bytes))
+        read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
     };
     match result {
         Returns::Size(comm, at) => {
@@ -341,12 +327,12 @@ fn learn(handles: &mut Handles, memory: &Memory, result: Returns) {
             int(at).map(|rank| handles.ranks.insert(comm, rank));
         }
         Returns::Datatype(at, bytes) => {
-            if let (Some(handle), Some(bytes)) = (handles.handle_in(memory, at), bytes) {
+            if let (Some(handle), Some(bytes)) = (handles.handle_behind(read, at), bytes) {
                 handles.datatypes.insert(handle, bytes);
             }
         }
         Returns::Prepared(at, bytes) => {
-            if let Some(request) = handles.handle_in(memory, at) {
+            if let Some(request) = handles.handle_behind(read, at) {
                 handles.prepared.insert(request, bytes);
             }
         }

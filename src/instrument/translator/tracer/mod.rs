@@ -21,4 +21,5 @@ pub mod stops;
 pub mod system_calls;
 pub mod tasks;
 pub mod uncounted;
+pub mod watched_calls;
 pub mod workers;

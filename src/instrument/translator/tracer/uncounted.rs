@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::instrument::translator::translate::text_ranges::{Untranslated, WITHOUT_JIT};
 use crate::profile::evidence::counted::Missing;
-use crate::profile::run::Warning;
+use crate::profile::run::{RELEASED_CODE, Warning};
 
 /// Effect of native execution on the counts, for warnings.
 const NOT_COUNTED: &str = "its instructions are not in the counts";
@@ -105,6 +105,6 @@ impl Uncounted {
             others => format!("{} processes ran natively, the first", others + 1),
         };
         let text = format!("{}: {who} from {first:.2} s on, {beyond:.3} s of CPU time", why.reason());
-        Some(Warning::new("released", text, NOT_COUNTED, why.hint()))
+        Some(Warning::new(RELEASED_CODE, text, NOT_COUNTED, why.hint()))
     }
 }
