@@ -78,13 +78,47 @@ fn completes(call: &str) -> bool {
     ["MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome"].contains(&call)
 }
 
-/// Calls that never wait for another rank, or whose waiting is found with their partners.
-fn is_understood(call: &str, of: &MpiCall) -> bool {
-    collective(call).is_some_and(|_| of.in_world)
-        || (of.to.is_some() || of.from.is_some()) && of.in_world
-        || completes(call)
-        || is_nonblocking(call)
-        || ["MPI_Test", "MPI_Iprobe", "MPI_Start"].iter().any(|name| call.starts_with(name))
+/// What a function of MPI does, as far as waiting is concerned.
+#[derive(Debug, Clone, Copy)]
+struct Kind<'c> {
+    name: &'c str,
+    collective: Option<Collective>,
+    is_nonblocking: bool,
+    completes: bool,
+}
+
+impl<'c> Kind<'c> {
+    fn of(name: &'c str) -> Kind<'c> {
+        let (collective, is_nonblocking, completes) = (collective(name), is_nonblocking(name), completes(name));
+        Kind { name, collective, is_nonblocking, completes }
+    }
+
+    /// Whether `call` never waits for another rank, or its waiting is found with its partners.
+    fn is_understood(&self, call: &MpiCall) -> bool {
+        let has_partners = self.collective.is_some() || call.to.is_some() || call.from.is_some();
+        has_partners && call.in_world
+            || self.completes
+            || self.is_nonblocking
+            || ["MPI_Test", "MPI_Iprobe", "MPI_Start"].iter().any(|name| self.name.starts_with(name))
+    }
+}
+
+/// The calls of one rank, with the kinds of its call sites.
+struct Rank<'r> {
+    number: Option<u32>,
+    calls: &'r [MpiCall],
+    kinds: Vec<Kind<'r>>,
+}
+
+impl<'r> Rank<'r> {
+    fn of(rank: &'r RankCalls) -> Rank<'r> {
+        let kinds = rank.sites.iter().map(|site| Kind::of(&site.call)).collect();
+        Rank { number: rank.rank, calls: &rank.calls, kinds }
+    }
+
+    fn kind(&self, call: &MpiCall) -> Kind<'r> {
+        self.kinds.get(call.site as usize).copied().unwrap_or(Kind::of(""))
+    }
 }
 
 /// Nanoseconds of waiting by call, in the order of each rank's calls; `None`: not known.
@@ -128,15 +162,12 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
 }
 
 fn waits(ranks: &[RankCalls]) -> Waits {
-    let name =
-        |rank: usize, call: &MpiCall| ranks[rank].sites.get(call.site as usize).map_or("", |key| key.call.as_str());
-    let mut waits: Waits = ranks
-        .iter()
-        .enumerate()
-        .map(|(rank, of)| of.calls.iter().map(|call| is_understood(name(rank, call), call).then_some(0)).collect())
-        .collect();
-    messages(ranks, &name, &mut waits);
-    collectives(ranks, &name, &mut waits);
+    let ranks: Vec<Rank<'_>> = ranks.iter().map(Rank::of).collect();
+    let of_rank =
+        |rank: &Rank<'_>| rank.calls.iter().map(|call| rank.kind(call).is_understood(call).then_some(0)).collect();
+    let mut waits: Waits = ranks.iter().map(of_rank).collect();
+    messages(&ranks, &mut waits);
+    collectives(&ranks, &mut waits);
     waits
 }
 
@@ -151,13 +182,13 @@ fn within(until_ns: u64, call: &MpiCall) -> u64 {
     until_ns.min(call.end_ns).saturating_sub(call.start_ns)
 }
 
-fn messages<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r str, waits: &mut Waits) {
+fn messages(ranks: &[Rank<'_>], waits: &mut Waits) {
     // (from, to, tag) → sends in order: (rank's place in `ranks`, call).
     let mut sends: HashMap<(i32, i32, i32), VecDeque<(usize, usize)>> = HashMap::new();
     for (place, rank) in ranks.iter().enumerate() {
-        for i in by_start(&rank.calls) {
+        for i in by_start(rank.calls) {
             let call = &rank.calls[i];
-            if let (Some((to, tag)), Some(from), true) = (call.to, rank.rank, call.in_world) {
+            if let (Some((to, tag)), Some(from), true) = (call.to, rank.number, call.in_world) {
                 sends.entry((from as i32, to, tag)).or_default().push_back((place, i));
             }
         }
@@ -166,11 +197,11 @@ fn messages<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r st
         let receives = || rank.calls.iter().filter(|call| call.in_world && call.from.is_some());
         // A receive from anybody takes a message that belongs to no queue for sure.
         let takes_any = receives().any(|call| call.from.is_some_and(|(from, tag)| from < 0 || tag < 0));
-        let order = by_start(&rank.calls);
+        let order = by_start(rank.calls);
         let mut arrivals: Vec<(u64, u64)> = Vec::new();
         for &i in &order {
             let call = &rank.calls[i];
-            let (Some((from, tag)), Some(to), true) = (call.from, rank.rank, call.in_world) else { continue };
+            let (Some((from, tag)), Some(to), true) = (call.from, rank.number, call.in_world) else { continue };
             let send =
                 if takes_any { None } else { sends.get_mut(&(from, to as i32, tag)).and_then(VecDeque::pop_front) };
             let Some((sender, sent)) = send else {
@@ -178,13 +209,13 @@ fn messages<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r st
                 continue;
             };
             let send = ranks[sender].calls[sent];
-            if is_nonblocking(name(place, call)) {
+            if rank.kind(call).is_nonblocking {
                 arrivals.push((call.start_ns, send.start_ns));
             } else if let Some(wait) = &mut waits[place][i] {
                 *wait = (*wait).max(within(send.start_ns, call));
             }
             // A send that lasts until its receive begins has waited for it.
-            let blocks = !is_nonblocking(name(sender, &send));
+            let blocks = !ranks[sender].kind(&send).is_nonblocking;
             if blocks
                 && send.end_ns >= call.start_ns
                 && let Some(wait) = &mut waits[sender][sent]
@@ -192,44 +223,37 @@ fn messages<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r st
                 *wait = (*wait).max(within(call.start_ns, &send));
             }
         }
-        late_arrivals(rank, place, &order, &arrivals, name, waits);
+        late_arrivals(rank, &order, &arrivals, &mut waits[place]);
     }
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
 /// `arrivals`: (receive's start, send's start), in order of the former.
-fn late_arrivals<'r>(
-    rank: &RankCalls,
-    place: usize,
-    order: &[usize],
-    arrivals: &[(u64, u64)],
-    name: &dyn Fn(usize, &MpiCall) -> &'r str,
-    waits: &mut Waits,
-) {
-    let completing: Vec<usize> = order.iter().copied().filter(|&i| completes(name(place, &rank.calls[i]))).collect();
+fn late_arrivals(rank: &Rank<'_>, order: &[usize], arrivals: &[(u64, u64)], waits: &mut [Option<u64>]) {
+    let completing: Vec<usize> = order.iter().copied().filter(|&i| rank.kind(&rank.calls[i]).completes).collect();
     for &(received_ns, sent_ns) in arrivals {
         let first = completing.partition_point(|&i| rank.calls[i].start_ns < received_ns);
         let found = completing[first..].iter().find(|&&i| rank.calls[i].end_ns >= sent_ns);
         if let Some(&i) = found
-            && let Some(wait) = &mut waits[place][i]
+            && let Some(wait) = &mut waits[i]
         {
             *wait = (*wait).max(within(sent_ns, &rank.calls[i]));
         }
     }
 }
 
-fn collectives<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r str, waits: &mut Waits) {
-    let of_rank = |(place, rank): (usize, &RankCalls)| -> Vec<usize> {
-        let is_one = |i: &usize| rank.calls[*i].in_world && collective(name(place, &rank.calls[*i])).is_some();
-        by_start(&rank.calls).into_iter().filter(is_one).collect()
+fn collectives(ranks: &[Rank<'_>], waits: &mut Waits) {
+    let of_rank = |rank: &Rank<'_>| -> Vec<usize> {
+        let is_one = |i: &usize| rank.calls[*i].in_world && rank.kind(&rank.calls[*i]).collective.is_some();
+        by_start(rank.calls).into_iter().filter(is_one).collect()
     };
-    let sequences: Vec<Vec<usize>> = ranks.iter().enumerate().map(of_rank).collect();
+    let sequences: Vec<Vec<usize>> = ranks.iter().map(of_rank).collect();
     let rounds = sequences.iter().map(Vec::len).max().unwrap_or(0);
     for round in 0..rounds {
         let calls: Vec<Option<usize>> = sequences.iter().map(|sequence| sequence.get(round).copied()).collect();
-        let names: Vec<&str> =
-            calls.iter().enumerate().filter_map(|(place, i)| Some(name(place, &ranks[place].calls[(*i)?]))).collect();
-        let is_one_call = names.len() == ranks.len() && names.iter().all(|other| *other == names[0]);
+        let kinds: Vec<Kind<'_>> =
+            ranks.iter().zip(&calls).filter_map(|(rank, i)| Some(rank.kind(&rank.calls[(*i)?]))).collect();
+        let is_one_call = kinds.len() == ranks.len() && kinds.iter().all(|other| other.name == kinds[0].name);
         if !is_one_call {
             // From here on the order says nothing.
             for (place, sequence) in sequences.iter().enumerate() {
@@ -237,15 +261,15 @@ fn collectives<'r>(ranks: &'r [RankCalls], name: &dyn Fn(usize, &MpiCall) -> &'r
             }
             return;
         }
-        let Some(kind) = collective(names[0]) else { continue };
+        let Some(kind) = kinds[0].collective else { continue };
         let started: Vec<(u32, u64)> = calls
             .iter()
             .enumerate()
-            .filter_map(|(place, i)| Some((ranks[place].rank?, ranks[place].calls[(*i)?].start_ns)))
+            .filter_map(|(place, i)| Some((ranks[place].number?, ranks[place].calls[(*i)?].start_ns)))
             .collect();
         let last = |before: u32| started.iter().filter(|(rank, _)| *rank < before).map(|(_, ns)| *ns).max();
         for (place, i) in calls.iter().enumerate() {
-            let (Some(i), Some(own)) = (*i, ranks[place].rank) else { continue };
+            let (Some(i), Some(own)) = (*i, ranks[place].number) else { continue };
             let call = &ranks[place].calls[i];
             let is_root = call.root == Some(own as i32);
             let of_root = || started.iter().find(|(rank, _)| Some(*rank as i32) == call.root).map(|(_, ns)| *ns);
