@@ -1,5 +1,8 @@
 //! What a program did with MPI, by call site (docs/mpi.md).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use serde::{Deserialize, Serialize};
 
 use super::evidence::mpi::MpiCall;
@@ -19,6 +22,28 @@ pub struct Mpi {
     /// POP's efficiencies of the job; `null` in the profile of one rank.
     #[serde(default)]
     pub efficiency: Option<Efficiency>,
+}
+
+impl Mpi {
+    /// Adds call sites; those of one place are one.
+    pub fn add(&mut self, sites: impl IntoIterator<Item = CallSite>) {
+        let mut places: HashMap<SiteKey, usize> =
+            self.sites.iter().enumerate().map(|(i, site)| (site.key(), i)).collect();
+        for site in sites {
+            match places.entry(site.key()) {
+                Entry::Occupied(place) => self.sites[*place.get()].plus(&site),
+                Entry::Vacant(place) => {
+                    place.insert(self.sites.len());
+                    self.sites.push(site);
+                }
+            }
+        }
+    }
+
+    /// Puts the sites with most time first.
+    pub fn sort(&mut self) {
+        self.sites.sort_by(|a, b| b.time_s.unwrap_or(0.0).total_cmp(&a.time_s.unwrap_or(0.0)));
+    }
 }
 
 /// Calls of one function from one place.

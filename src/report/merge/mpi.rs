@@ -15,19 +15,13 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     into.ranks = into.ranks.max(part.ranks);
     into.at_least |= part.at_least;
     into.split_missing = into.split_missing.take().or(part.split_missing);
-    let places: BTreeMap<_, usize> = into.sites.iter().enumerate().map(|(i, site)| (site.key(), i)).collect();
-    for site in part.sites {
-        match places.get(&site.key()) {
-            Some(&place) => into.sites[place].plus(&site),
-            None => into.sites.push(site),
-        }
-    }
+    into.add(part.sites);
 }
 
 /// Compares the work of the ranks of a merged profile. `parts`: for each rank, CPU seconds at work, and threads that had some.
 pub fn compare(whole: &mut Profile, parts: &[(Option<f64>, usize)]) {
     if let Some(mpi) = &mut whole.mpi {
-        mpi.sites.sort_by(|a, b| b.time_s.unwrap_or(0.0).total_cmp(&a.time_s.unwrap_or(0.0)));
+        mpi.sort();
         mpi.efficiency = efficiency(&whole.run.ranks, parts);
     }
 }
