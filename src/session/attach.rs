@@ -13,6 +13,7 @@ use crate::tracee::permission::try_to_trace;
 use crate::tracee::proc_status::{read_start_ticks, read_status};
 
 use super::end::ProgramEnd;
+use super::error::stream;
 use super::evidence::Evidence;
 use super::options::RunOptions;
 use super::outcome::Outcome;
@@ -30,8 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// It is gone, is not for this machine, or may not be traced; the output folder cannot be written.
 pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
-    let held =
-        Foreground::hold(Pid::from_raw(0)).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let held = Foreground::hold(Pid::from_raw(0)).map_err(stream("signals"))?;
     Foreground::hold_beside();
     preflight::own_proc()?;
     preflight::own_room()?;

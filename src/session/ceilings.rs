@@ -13,7 +13,7 @@ use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
-use crate::tracee::affinity;
+use crate::tracee::affinity::Kept;
 
 use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
@@ -66,12 +66,9 @@ pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Wa
     let file =
         shared.and_then(|path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok());
     let measured = |warnings: &mut Vec<Warning>| {
-        let own = affinity::widen();
-        let machine = for_a_run(notices, warnings);
-        if let Some(own) = own {
-            affinity::restore(&own);
-        }
-        machine
+        // If the kernel refuses, the ceilings are those of the rank's own CPUs.
+        let _all = Kept::on_all();
+        for_a_run(notices, warnings)
     };
     // Where files cannot be locked each rank measures.
     let Some(mut file) = file.and_then(|file| Flock::lock(file, FlockArg::LockExclusive).ok()) else {

@@ -104,6 +104,11 @@ pub enum SessionError {
     Report(String),
 }
 
+/// The error of a stream, or of the signals, that cannot be set up.
+pub fn stream(stream: &'static str) -> impl FnOnce(io::Error) -> SessionError {
+    move |source| SessionError::Stream { stream, source }
+}
+
 /// A name as the user sees it, also if it has no visible characters.
 fn shown(name: &str) -> &str {
     if name.trim().is_empty() { "a program with an empty name" } else { name }

@@ -15,6 +15,7 @@ use crate::tracee::launch::{Program, Streams, spawn_gated};
 use crate::tracee::wait::wait_for_status;
 
 use super::end::ProgramEnd;
+use super::error::stream;
 use super::input::Input;
 use super::launcher_command;
 use super::options::{GpuCounts, Passes, RunOptions};
@@ -35,8 +36,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let folder = OutputFolder::create(options.output.as_deref(), &[&checked.program.path])?;
     let absolute = std::fs::canonicalize(folder.path())
         .map_err(|source| SessionError::Output { path: folder.path().to_owned(), source })?;
-    let held =
-        Foreground::hold(Pid::from_raw(0)).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let held = Foreground::hold(Pid::from_raw(0)).map_err(stream("signals"))?;
     let launches: &[Passes] = match options.passes {
         None | Some(Passes::Both) => &[Passes::Timed, Passes::Counted],
         Some(Passes::Single) => &[Passes::Single],
@@ -46,7 +46,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     if launches.len() > 1 {
         notices.say("launches the ranks twice, so effects on files and network happen twice (--passes single launches them once)");
     }
-    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let mut input = Input::classify().map_err(stream("standard input"))?;
     let first = launch(&checked.program, &mut input, (launches[0], launches.len() > 1, true), options, &absolute)?;
     let mut doubts = Vec::new();
     for &pass in &launches[1..] {
@@ -115,15 +115,13 @@ fn launch(
     let rank = rank_command(binary, pass, options, folder);
     let argv = launcher_command::with_inserted(&launcher.argv, &rank).unwrap_or_else(|| launcher.argv.clone());
     let streams = if is_first {
-        let stdin =
-            input.first(is_replayed).map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+        let stdin = input.first(is_replayed).map_err(stream("standard input"))?;
         Streams { stdin, ..Streams::default() }
     } else {
         passes::second_streams(input)?
     };
     let child = spawn_gated(&Program { path: launcher.path.clone(), argv }, streams).map_err(passes::launch)?;
-    let _foreground =
-        Foreground::hold(child.pid()).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let pid = child.release().map_err(passes::launch)?;
     let status = wait_for_status(pid)
         .ok_or_else(|| SessionError::Pass { pass: pass.name(), reason: "the launcher's end was not seen".into() })?;

@@ -26,6 +26,7 @@ use crate::tracee::foreground::Foreground;
 use crate::tracee::launch::{Gated, LaunchError, Program, Streams, spawn_gated, spawn_gated_with};
 use crate::tracee::wait::wait_for_status;
 
+use super::error::stream;
 use super::hardware::{Armed, Hardware};
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
@@ -249,10 +250,6 @@ fn sharing(machine: &Machine, seen: &[PlacementSeen]) -> Option<u32> {
     let mut looks: Vec<u32> = seen.iter().filter_map(|look| look.core_to_core.sharing(memory_s)).collect();
     looks.sort_unstable();
     looks.get(looks.len() / 2).copied()
-}
-
-fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
-    move |source| SessionError::Stream { stream, source }
 }
 
 /// A failed start as an error of the session.

@@ -14,6 +14,7 @@ use crate::profile::{Function, Profile};
 use crate::tracee::foreground::{self, Foreground};
 
 use super::end::ProgramEnd;
+use super::error::stream;
 use super::evidence::Evidence;
 use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
@@ -73,7 +74,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Some(_) => ceilings::of_a_rank(&folder, &notices, &mut evidence.warnings),
         None => ceilings::for_a_run(&notices, &mut evidence.warnings),
     };
-    let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
+    let held = Foreground::hold(NOBODY).map_err(stream("signals"))?;
     if which == Passes::Single && rank.is_none() {
         Foreground::hold_beside();
     }
@@ -159,7 +160,7 @@ fn timed_pass(
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
     let Setting { options, notices, hardware, folder, .. } = setting;
-    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
     let pass = passes::timed(&checked.program, tracing.variables(), &mut input, replay, options, hardware)?;
     evidence.gpu = tracing.finish();
@@ -202,7 +203,7 @@ fn one_pass(
         "runs the program once: natively and sampled, and counted in short windows that slow it down by about {:.0} %",
         100.0 * options.budget
     ));
-    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine)?;
     evidence.gpu = tracing.finish();

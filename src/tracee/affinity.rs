@@ -27,22 +27,6 @@ fn count(set: &CpuSet) -> usize {
     numbers(set).count()
 }
 
-/// Lets the calling thread, and what it starts, use all CPUs that its cgroup allows; returns those that it might use before. `None`: it
-/// could not be changed.
-pub fn widen() -> Option<CpuSet> {
-    let before = sched_getaffinity(SELF).ok()?;
-    let mut all = CpuSet::new();
-    (0..CpuSet::count()).for_each(|cpu| all.set(cpu).unwrap_or_default());
-    sched_setaffinity(SELF, &all).ok()?;
-    Some(before)
-}
-
-/// Sets the CPUs that the calling thread may use.
-pub fn restore(cpus: &CpuSet) {
-    // They were allowed before; if they no longer are, the wider set stays.
-    let _ = sched_setaffinity(SELF, cpus);
-}
-
 /// The CPU that the calling thread runs on.
 pub fn current_cpu() -> Option<usize> {
     // SAFETY: takes nothing.
@@ -117,6 +101,20 @@ impl Kept {
             set.set(cpu)?;
         }
         sched_setaffinity(SELF, &set)?;
+        Ok(Kept { before })
+    }
+
+    /// Lets the calling thread, and what it starts meanwhile, use all CPUs that its cgroup allows.
+    ///
+    /// # Errors
+    /// Of the kernel: nothing is changed then.
+    pub fn on_all() -> io::Result<Kept> {
+        let before = sched_getaffinity(SELF)?;
+        let mut all = CpuSet::new();
+        for cpu in 0..CpuSet::count() {
+            all.set(cpu)?;
+        }
+        sched_setaffinity(SELF, &all)?;
         Ok(Kept { before })
     }
 }
