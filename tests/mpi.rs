@@ -60,6 +60,12 @@ fn program(library: &str, name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
+/// The first library that is installed, and its program `name`.
+fn first_with(name: &str) -> Option<(&'static str, PathBuf)> {
+    let library = LIBRARIES.into_iter().find(|library| built(library).is_some())?;
+    Some((library, program(library, name)?))
+}
+
 /// A shell command in `sandbox` with `$launch` for `ranks` ranks, and `$rprof`; under a time limit.
 fn launched(sandbox: &Sandbox, library: &str, ranks: u32, script: &str) -> Output {
     let fixtures = fixtures();
@@ -221,9 +227,7 @@ fn rprof_before_a_launcher_merges_its_ranks() {
 
 #[test]
 fn a_timed_and_a_counted_launch_complete_one_another_and_another_job_is_set_aside() {
-    let library = LIBRARIES.into_iter().find(|library| built(library).is_some());
-    let Some(program) = library.and_then(|library| program(library, "ends")) else { return };
-    let library = library.unwrap();
+    let Some((library, program)) = first_with("ends") else { return };
     let sandbox = Sandbox::new();
     let run = |options: &str| {
         let script = format!("\"${{launch[@]}}\" $rprof {options} --memory off --quiet -- {} well", program.display());
@@ -294,12 +298,11 @@ fn ends_of_ranks_are_as_without_rprof() {
 
 #[test]
 fn a_stand_in_for_srun_is_a_launcher_like_others() {
-    let library = LIBRARIES.into_iter().find(|library| built(library).is_some());
-    let Some(program) = library.and_then(|library| program(library, "names")) else { return };
+    let Some((library, program)) = first_with("names") else { return };
     let sandbox = Sandbox::new();
     std::os::unix::fs::symlink(fixtures().join("stub_srun"), sandbox.path().join("srun")).unwrap();
     let script = format!("$rprof --memory off --quiet -- ./srun -n 3 {}", program.display());
-    let output = launched(&sandbox, library.unwrap(), 1, &script);
+    let output = launched(&sandbox, library, 1, &script);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     let job: Value =
         serde_json::from_slice(&std::fs::read(sandbox.path().join("rprof.out/job.json")).unwrap()).unwrap();
