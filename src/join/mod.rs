@@ -161,6 +161,7 @@ pub fn join(
         regions: marked.map(|m| m.regions).unwrap_or_default(),
         devices: None,
         mpi: named_mpi,
+        network: None,
         mpi_calls,
     }
 }

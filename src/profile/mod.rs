@@ -24,6 +24,7 @@ pub mod gpu;
 pub mod machine;
 pub mod mpi;
 pub mod names;
+pub mod network;
 pub mod number;
 pub mod pages;
 
@@ -76,6 +77,9 @@ pub struct Profile {
     /// Calls of MPI; `None` where there was none, and where nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<mpi::Mpi>,
+    /// Ceilings of the network between the job's ranks; `None` where they were not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<network::Network>,
     /// Single calls of MPI, which are no part of `profile.json`.
     #[serde(skip)]
     pub mpi_calls: Option<mpi::RankCalls>,

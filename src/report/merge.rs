@@ -348,6 +348,7 @@ mod tests {
             regions: vec![],
             devices: None,
             mpi: None,
+            network: None,
             mpi_calls: None,
         }
     }

@@ -56,6 +56,7 @@ mod tests {
             regions: vec![],
             devices: None,
             mpi: None,
+            network: None,
             mpi_calls: None,
         };
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
