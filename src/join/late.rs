@@ -3,13 +3,14 @@
 //! ```text
 //!  receive ── waits for ──▶ its send (late sender)        matched in order by (from, to, tag)
 //!  send    ── waits for ──▶ its receive, if it lasted till then (late receiver)
-//!  collective ── waits for ▶ the last rank, or the root    matched by their order in MPI_COMM_WORLD
+//!  collective ── waits for ▶ the last rank, or the root    matched by their order in the communicator
 //! ```
 //!
 //! The rest of a call's time is transfer and the library's own work. The names are Scalasca's (its patterns of inefficiency).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::groups::{self, Group};
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
 
@@ -78,6 +79,12 @@ fn completes(call: &str) -> bool {
     ["MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome"].contains(&call)
 }
 
+/// Whether the call receives a message, or starts to.
+fn receives(call: &str) -> bool {
+    let name = call.strip_prefix("MPI_").unwrap_or(call).to_ascii_lowercase();
+    name.contains("recv") || name.starts_with("start")
+}
+
 /// What a function of MPI does, as far as waiting is concerned.
 #[derive(Debug, Clone, Copy)]
 struct Kind<'c> {
@@ -85,96 +92,151 @@ struct Kind<'c> {
     collective: Option<Collective>,
     is_nonblocking: bool,
     completes: bool,
+    receives: bool,
 }
 
 impl<'c> Kind<'c> {
     fn of(name: &'c str) -> Kind<'c> {
         let (collective, is_nonblocking, completes) = (collective(name), is_nonblocking(name), completes(name));
-        Kind { name, collective, is_nonblocking, completes }
+        Kind { name, collective, is_nonblocking, completes, receives: receives(name) }
     }
 
     /// Whether `call` never waits for another rank, or its waiting is found with its partners.
-    fn is_understood(&self, call: &MpiCall) -> bool {
+    fn is_understood(&self, call: &Placed<'_>) -> bool {
         let has_partners = self.collective.is_some() || call.to.is_some() || call.from.is_some();
-        has_partners && call.in_world
+        has_partners && call.group.is_some()
             || self.completes
             || self.is_nonblocking
             || ["MPI_Test", "MPI_Iprobe", "MPI_Start"].iter().any(|name| self.name.starts_with(name))
     }
 }
 
+/// A call whose partners are ranks of `MPI_COMM_WORLD`.
+#[derive(Debug, Clone, Copy)]
+struct Placed<'r> {
+    call: &'r MpiCall,
+    /// Its communicator; `None`: not known.
+    group: Option<&'r Group>,
+    /// (rank, tag)
+    to: Option<(i32, i32)>,
+    /// (rank, tag); negative: anybody.
+    from: Option<(i32, i32)>,
+    root: Option<i32>,
+}
+
+impl<'r> Placed<'r> {
+    fn of(call: &'r MpiCall, groups: &'r [Option<Group>]) -> Placed<'r> {
+        let group = call.communicator.and_then(|i| groups.get(i as usize)?.as_ref());
+        let in_world = |rank: i32| -> i32 {
+            let member = group.and_then(|group| group.members.get(usize::try_from(rank).ok()?));
+            member.map_or(-1, |rank| *rank as i32)
+        };
+        let side = |(rank, tag): (i32, i32)| (in_world(rank), tag);
+        Placed { call, group, to: call.to.map(side), from: call.from.map(side), root: call.root.map(in_world) }
+    }
+}
+
 /// The calls of one rank, with the kinds of its call sites.
 struct Rank<'r> {
-    number: Option<u32>,
-    calls: &'r [MpiCall],
+    number: u32,
+    calls: Vec<Placed<'r>>,
     kinds: Vec<Kind<'r>>,
 }
 
 impl<'r> Rank<'r> {
-    fn of(rank: &'r RankCalls) -> Rank<'r> {
+    fn of((number, (rank, groups)): (usize, (&'r RankCalls, &'r Vec<Option<Group>>))) -> Rank<'r> {
         let kinds = rank.sites.iter().map(|site| Kind::of(&site.call)).collect();
-        Rank { number: rank.rank, calls: &rank.calls, kinds }
+        let calls = rank.calls.iter().map(|call| Placed::of(call, groups)).collect();
+        Rank { number: number as u32, calls, kinds }
     }
 
-    fn kind(&self, call: &MpiCall) -> Kind<'r> {
-        self.kinds.get(call.site as usize).copied().unwrap_or(Kind::of(""))
+    fn kind(&self, call: &Placed<'_>) -> Kind<'r> {
+        self.kinds.get(call.call.site as usize).copied().unwrap_or(Kind::of(""))
     }
 }
 
-/// Nanoseconds of waiting by call, in the order of each rank's calls; `None`: not known.
-type Waits = Vec<Vec<Option<u64>>>;
+/// What the calls of a rank have to do with others, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    /// Nanoseconds of waiting; `None`: not known.
+    waited: Option<u64>,
+    /// Bytes of the message that it received; `None`: not known.
+    received: Option<u64>,
+}
 
-/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest.
+/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest, and says what they received
+/// and how many ranks took part.
 ///
 /// # Errors
 /// Why it cannot: nothing is changed then.
 pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> {
-    let hosts = ranks.iter().map(|rank| rank.host.as_str()).collect::<std::collections::BTreeSet<_>>();
-    if hosts.len() > 1 {
-        return Err(format!("the clocks of {} hosts are not compared", hosts.len()));
-    }
     if let Some(left_out) = ranks.iter().map(|rank| rank.left_out).max().filter(|n| *n > 0) {
         return Err(format!("a rank made {left_out} more calls than are kept one by one"));
     }
     if ranks.iter().map(|rank| rank.calls.len()).sum::<usize>() > MOST_CALLS {
         return Err("the ranks made more calls than can be compared at once".into());
     }
-    let mut numbers: Vec<u32> = ranks.iter().filter_map(|rank| rank.rank).collect();
-    numbers.sort_unstable();
-    if numbers.len() < 2 || numbers.iter().enumerate().any(|(i, n)| i as u32 != *n) {
+    if ranks.len() < 2 || ranks.iter().enumerate().any(|(i, rank)| rank.rank != Some(i as u32)) {
         return Err("ranks are missing, or did not ask for their number".into());
     }
-    let waits = waits(ranks);
-    for ((rank, waits), mpi) in ranks.iter().zip(waits).zip(sites) {
-        let mut of_site: BTreeMap<&SiteKey, Option<u64>> = BTreeMap::new();
-        for (call, wait) in rank.calls.iter().zip(waits) {
+    let groups = groups::groups(ranks);
+    let hosts = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().len();
+    for (((rank, found), groups), mpi) in ranks.iter().zip(found(ranks, &groups)).zip(&groups).zip(sites) {
+        let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
+        for (call, found) in rank.calls.iter().zip(found) {
             let Some(key) = rank.sites.get(call.site as usize) else { continue };
-            let sum = of_site.entry(key).or_insert(Some(0));
-            *sum = sum.zip(wait).map(|(a, b)| a + b);
+            let group = call.communicator.and_then(|i| groups.get(i as usize)?.as_ref());
+            let members = group.map(|group| group.members.len() as u32);
+            of_site.entry(key).and_modify(|site| site.add(found, members)).or_insert(OfSite { found, members });
         }
         for site in &mut mpi.sites {
-            site.waiting_s = of_site.get(&site.key()).copied().flatten().map(|ns| ns as f64 / 1e9);
+            let of_site = of_site.get(&site.key());
+            let waited = of_site.and_then(|site| site.found.waited).filter(|_| hosts == 1);
+            site.waiting_s = waited.map(|ns| ns as f64 / 1e9);
             site.transfer_s = site.time_s.zip(site.waiting_s).map(|(time, waiting)| (time - waiting).max(0.0));
+            site.received = of_site.and_then(|site| site.found.received);
+            site.members = of_site.and_then(|site| site.members);
         }
-        mpi.split_missing = None;
+        mpi.split_missing = (hosts > 1).then(|| format!("the clocks of {hosts} hosts are not compared"));
     }
     Ok(())
 }
 
-fn waits(ranks: &[RankCalls]) -> Waits {
-    let ranks: Vec<Rank<'_>> = ranks.iter().map(Rank::of).collect();
-    let of_rank =
-        |rank: &Rank<'_>| rank.calls.iter().map(|call| rank.kind(call).is_understood(call).then_some(0)).collect();
-    let mut waits: Waits = ranks.iter().map(of_rank).collect();
-    messages(&ranks, &mut waits);
-    collectives(&ranks, &mut waits);
-    waits
+/// What the calls of one site have to do with others.
+#[derive(Debug, Clone, Copy)]
+struct OfSite {
+    found: Found,
+    members: Option<u32>,
+}
+
+impl OfSite {
+    fn add(&mut self, found: Found, members: Option<u32>) {
+        let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
+        self.found.waited = both(self.found.waited, found.waited);
+        self.found.received = both(self.found.received, found.received);
+        self.members = self.members.filter(|_| self.members == members);
+    }
+}
+
+/// By rank, in the order of its calls.
+fn found(ranks: &[RankCalls], groups: &[Vec<Option<Group>>]) -> Vec<Vec<Found>> {
+    let ranks: Vec<Rank<'_>> = ranks.iter().zip(groups).enumerate().map(Rank::of).collect();
+    let unmatched = |rank: &Rank<'_>, call: &Placed<'_>| {
+        let is_received = call.from.is_some() || call.group.is_none() && rank.kind(call).receives;
+        let waited = rank.kind(call).is_understood(call).then_some(0);
+        Found { waited, received: (!is_received).then_some(0) }
+    };
+    let of_rank = |rank: &Rank<'_>| rank.calls.iter().map(|call| unmatched(rank, call)).collect();
+    let mut found: Vec<Vec<Found>> = ranks.iter().map(of_rank).collect();
+    messages(&ranks, &mut found);
+    collectives(&ranks, &mut found);
+    found
 }
 
 /// The indices of a rank's calls in the order of their start.
-fn by_start(calls: &[MpiCall]) -> Vec<usize> {
+fn by_start(calls: &[Placed<'_>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|&i| calls[i].start_ns);
+    order.sort_by_key(|&i| calls[i].call.start_ns);
     order
 }
 
@@ -182,106 +244,122 @@ fn within(until_ns: u64, call: &MpiCall) -> u64 {
     until_ns.min(call.end_ns).saturating_sub(call.start_ns)
 }
 
-fn messages(ranks: &[Rank<'_>], waits: &mut Waits) {
-    // (from, to, tag) → sends in order: (rank's place in `ranks`, call).
-    let mut sends: HashMap<(i32, i32, i32), VecDeque<(usize, usize)>> = HashMap::new();
-    for (place, rank) in ranks.iter().enumerate() {
-        for i in by_start(rank.calls) {
+/// (communicator, from, to, tag); ranks of `MPI_COMM_WORLD`.
+type Queue = (u32, i32, i32, i32);
+
+fn messages(ranks: &[Rank<'_>], found: &mut [Vec<Found>]) {
+    // Sends in order: (rank, call).
+    let mut sends: HashMap<Queue, VecDeque<(usize, usize)>> = HashMap::new();
+    for (sender, rank) in ranks.iter().enumerate() {
+        for i in by_start(&rank.calls) {
             let call = &rank.calls[i];
-            if let (Some((to, tag)), Some(from), true) = (call.to, rank.number, call.in_world) {
-                sends.entry((from as i32, to, tag)).or_default().push_back((place, i));
+            if let (Some((to, tag)), Some(group)) = (call.to, call.group) {
+                sends.entry((group.id, rank.number as i32, to, tag)).or_default().push_back((sender, i));
             }
         }
     }
-    for (place, rank) in ranks.iter().enumerate() {
-        let receives = || rank.calls.iter().filter(|call| call.in_world && call.from.is_some());
+    for (receiver, rank) in ranks.iter().enumerate() {
+        let received = |call: &Placed<'_>| Some((call.group?.id, call.from?));
         // A receive from anybody takes a message that belongs to no queue for sure.
-        let takes_any = receives().any(|call| call.from.is_some_and(|(from, tag)| from < 0 || tag < 0));
-        let order = by_start(rank.calls);
+        let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
+        let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
+        let order = by_start(&rank.calls);
         let mut arrivals: Vec<(u64, u64)> = Vec::new();
         for &i in &order {
             let call = &rank.calls[i];
-            let (Some((from, tag)), Some(to), true) = (call.from, rank.number, call.in_world) else { continue };
-            let send =
-                if takes_any { None } else { sends.get_mut(&(from, to as i32, tag)).and_then(VecDeque::pop_front) };
-            let Some((sender, sent)) = send else {
-                waits[place][i] = None;
+            let Some((group, (from, tag))) = received(call) else { continue };
+            let queue = (!takes_any.contains(&group)).then(|| sends.get_mut(&(group, from, rank.number as i32, tag)));
+            let Some((sender, sent)) = queue.flatten().and_then(VecDeque::pop_front) else {
+                found[receiver][i] = Found { waited: None, received: None };
                 continue;
             };
             let send = ranks[sender].calls[sent];
+            found[receiver][i].received = send.call.bytes;
             if rank.kind(call).is_nonblocking {
-                arrivals.push((call.start_ns, send.start_ns));
-            } else if let Some(wait) = &mut waits[place][i] {
-                *wait = (*wait).max(within(send.start_ns, call));
+                arrivals.push((call.call.start_ns, send.call.start_ns));
+            } else if let Some(wait) = &mut found[receiver][i].waited {
+                *wait = (*wait).max(within(send.call.start_ns, call.call));
             }
             // A send that lasts until its receive begins has waited for it.
             let blocks = !ranks[sender].kind(&send).is_nonblocking;
             if blocks
-                && send.end_ns >= call.start_ns
-                && let Some(wait) = &mut waits[sender][sent]
+                && send.call.end_ns >= call.call.start_ns
+                && let Some(wait) = &mut found[sender][sent].waited
             {
-                *wait = (*wait).max(within(call.start_ns, &send));
+                *wait = (*wait).max(within(call.call.start_ns, send.call));
             }
         }
-        late_arrivals(rank, &order, &arrivals, &mut waits[place]);
+        late_arrivals(rank, &order, &arrivals, &mut found[receiver]);
     }
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
 /// `arrivals`: (receive's start, send's start), in order of the former.
-fn late_arrivals(rank: &Rank<'_>, order: &[usize], arrivals: &[(u64, u64)], waits: &mut [Option<u64>]) {
+fn late_arrivals(rank: &Rank<'_>, order: &[usize], arrivals: &[(u64, u64)], found: &mut [Found]) {
     let completing: Vec<usize> = order.iter().copied().filter(|&i| rank.kind(&rank.calls[i]).completes).collect();
     for &(received_ns, sent_ns) in arrivals {
-        let first = completing.partition_point(|&i| rank.calls[i].start_ns < received_ns);
-        let found = completing[first..].iter().find(|&&i| rank.calls[i].end_ns >= sent_ns);
-        if let Some(&i) = found
-            && let Some(wait) = &mut waits[i]
+        let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < received_ns);
+        let completes = completing[first..].iter().find(|&&i| rank.calls[i].call.end_ns >= sent_ns);
+        if let Some(&i) = completes
+            && let Some(wait) = &mut found[i].waited
         {
-            *wait = (*wait).max(within(sent_ns, &rank.calls[i]));
+            *wait = (*wait).max(within(sent_ns, rank.calls[i].call));
         }
     }
 }
 
-fn collectives(ranks: &[Rank<'_>], waits: &mut Waits) {
-    let of_rank = |rank: &Rank<'_>| -> Vec<usize> {
-        let is_one = |i: &usize| rank.calls[*i].in_world && rank.kind(&rank.calls[*i]).collective.is_some();
-        by_start(rank.calls).into_iter().filter(is_one).collect()
-    };
-    let sequences: Vec<Vec<usize>> = ranks.iter().map(of_rank).collect();
+fn collectives(ranks: &[Rank<'_>], found: &mut [Vec<Found>]) {
+    // By communicator: its ranks, and the collective calls of each in order.
+    let mut sequences: BTreeMap<u32, (&[u32], Vec<Vec<usize>>)> = BTreeMap::new();
+    for (place, rank) in ranks.iter().enumerate() {
+        for i in by_start(&rank.calls) {
+            let call = &rank.calls[i];
+            let Some(group) = call.group.filter(|_| rank.kind(call).collective.is_some()) else { continue };
+            let (members, calls) =
+                sequences.entry(group.id).or_insert_with(|| (&*group.members, vec![Vec::new(); group.members.len()]));
+            if let Some(own) = members.iter().position(|member| *member as usize == place) {
+                calls[own].push(i);
+            }
+        }
+    }
+    for (members, calls) in sequences.into_values() {
+        of_communicator(ranks, members, &calls, found);
+    }
+}
+
+/// `sequences`: for each of `members`, its collective calls in order.
+fn of_communicator(ranks: &[Rank<'_>], members: &[u32], sequences: &[Vec<usize>], found: &mut [Vec<Found>]) {
     let rounds = sequences.iter().map(Vec::len).max().unwrap_or(0);
     for round in 0..rounds {
-        let calls: Vec<Option<usize>> = sequences.iter().map(|sequence| sequence.get(round).copied()).collect();
-        let kinds: Vec<Kind<'_>> =
-            ranks.iter().zip(&calls).filter_map(|(rank, i)| Some(rank.kind(&rank.calls[(*i)?]))).collect();
-        let is_one_call = kinds.len() == ranks.len() && kinds.iter().all(|other| other.name == kinds[0].name);
-        if !is_one_call {
+        // (rank, call) of each member.
+        let calls: Option<Vec<(usize, usize)>> =
+            members.iter().zip(sequences).map(|(rank, calls)| Some((*rank as usize, *calls.get(round)?))).collect();
+        let kind = |(rank, i): (usize, usize)| ranks[rank].kind(&ranks[rank].calls[i]);
+        let same = calls.filter(|calls| calls.iter().all(|call| kind(*call).name == kind(calls[0]).name));
+        let Some(calls) = same else {
             // From here on the order says nothing.
-            for (place, sequence) in sequences.iter().enumerate() {
-                sequence[round.min(sequence.len())..].iter().for_each(|&i| waits[place][i] = None);
+            for (rank, calls) in members.iter().zip(sequences) {
+                calls[round.min(calls.len())..].iter().for_each(|&i| found[*rank as usize][i].waited = None);
             }
             return;
-        }
-        let Some(kind) = kinds[0].collective else { continue };
-        let started: Vec<(u32, u64)> = calls
-            .iter()
-            .enumerate()
-            .filter_map(|(place, i)| Some((ranks[place].number?, ranks[place].calls[(*i)?].start_ns)))
-            .collect();
-        let last = |before: u32| started.iter().filter(|(rank, _)| *rank < before).map(|(_, ns)| *ns).max();
-        for (place, i) in calls.iter().enumerate() {
-            let (Some(i), Some(own)) = (*i, ranks[place].number) else { continue };
-            let call = &ranks[place].calls[i];
-            let is_root = call.root == Some(own as i32);
-            let of_root = || started.iter().find(|(rank, _)| Some(*rank as i32) == call.root).map(|(_, ns)| *ns);
-            let until = match kind {
-                Collective::All => last(u32::MAX),
+        };
+        let Some(collective) = calls.first().and_then(|first| kind(*first).collective) else { continue };
+        let call = |(rank, i): (usize, usize)| &ranks[rank].calls[i];
+        let started = |of: &[(usize, usize)]| of.iter().map(|of| call(*of).call.start_ns).max();
+        for (own, &(rank, i)) in calls.iter().enumerate() {
+            let root = call((rank, i)).root;
+            let is_root = root == Some(rank as i32);
+            let of_root =
+                || calls.iter().find(|(rank, _)| Some(*rank as i32) == root).map(|of| call(*of).call.start_ns);
+            let until = match collective {
+                Collective::All => started(&calls),
                 Collective::FromRoot if !is_root => of_root(),
-                Collective::ToRoot if is_root => last(u32::MAX),
-                Collective::Prefix => last(own),
+                Collective::ToRoot if is_root => started(&calls),
+                Collective::Prefix => started(&calls[..own]),
                 Collective::FromRoot | Collective::ToRoot | Collective::Nonblocking => None,
             };
-            if let (Some(until), Some(wait)) = (until, &mut waits[place][i]) {
-                *wait = within(until, call);
+            if let (Some(until), Some(wait)) = (until, &mut found[rank][i].waited) {
+                *wait = within(until, ranks[rank].calls[i].call);
             }
         }
     }
@@ -290,6 +368,13 @@ fn collectives(ranks: &[Rank<'_>], waits: &mut Waits) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::evidence::mpi::{self as evidence, Communicator};
+    use crate::profile::mpi::CallSite;
+
+    fn waits(ranks: &[RankCalls]) -> Vec<Vec<Option<u64>>> {
+        let found = found(ranks, &groups::groups(ranks));
+        found.iter().map(|of_rank| of_rank.iter().map(|found| found.waited).collect()).collect()
+    }
 
     fn key(call: &str) -> SiteKey {
         SiteKey { caller: "f".into(), module: "m".into(), site: "0x1".into(), call: call.into() }
@@ -307,12 +392,19 @@ mod tests {
             to,
             from,
             root,
-            in_world: true,
+            communicator: Some(0),
         });
         RankCalls {
             rank: Some(number),
             host: "a".into(),
             calls: calls.collect(),
+            communicators: vec![Communicator {
+                made: evidence::Made::World,
+                parent: 0,
+                order: 0,
+                size: None,
+                rank: None,
+            }],
             sites: made.iter().map(|made| key(made.0)).collect(),
             left_out: 0,
         }
@@ -387,9 +479,46 @@ mod tests {
             let [a, b] = &mut mpis;
             split(&ranks, &mut [a, b]).unwrap_err()
         };
-        let elsewhere = RankCalls { host: "b".into(), ..rank(1, &[]) };
-        assert!(refusal([rank(0, &[]), elsewhere]).contains("clocks of 2 hosts"));
         assert!(refusal([rank(0, &[]), rank(0, &[])]).contains("missing"));
         assert!(refusal([rank(0, &[]), RankCalls { left_out: 3, ..rank(1, &[]) }]).contains("3 more calls"));
+        let elsewhere = RankCalls { host: "b".into(), ..rank(1, &[]) };
+        let [a, b] = &mut mpis;
+        split(&[rank(0, &[]), elsewhere], &mut [a, b]).unwrap();
+        assert!(mpis[0].split_missing.as_ref().unwrap().contains("clocks of 2 hosts"));
+    }
+
+    #[test]
+    fn ranks_of_a_part_wait_for_one_another_and_a_receive_knows_its_bytes() {
+        let part = |number: u32, made: &[Made<'_>]| {
+            let mut rank = rank(number, made);
+            let split = evidence::Made::Split { color: i32::from(number > 0), key: 0 };
+            rank.communicators.push(Communicator { made: split, parent: 0, order: 0, size: None, rank: None });
+            rank.calls.iter_mut().for_each(|call| call.communicator = Some(1));
+            rank
+        };
+        let ranks = [
+            part(0, &[("MPI_Barrier", 5, 9, None, None, None)]),
+            part(1, &[("MPI_Bcast", 10, 20, None, None, Some(1)), ("MPI_Send", 30, 31, Some((1, 0)), None, None)]),
+            part(2, &[("MPI_Bcast", 15, 20, None, None, Some(1)), ("MPI_Recv", 25, 35, None, Some((0, 0)), None)]),
+        ];
+        assert_eq!(waits(&ranks), [vec![Some(0)], vec![Some(5), Some(0)], vec![Some(0), Some(5)]]);
+        let mut mpis = ranks.each_ref().map(|rank| Mpi {
+            sites: rank.sites.iter().map(|key| CallSite { call: key.call.clone(), ..site(key) }).collect(),
+            ..Mpi::default()
+        });
+        let [a, b, c] = &mut mpis;
+        split(&ranks, &mut [a, b, c]).unwrap();
+        let received = |mpi: &Mpi| mpi.sites.iter().map(|site| (site.received, site.members)).collect::<Vec<_>>();
+        assert_eq!(received(&mpis[0]), [(Some(0), Some(1))]);
+        assert_eq!(received(&mpis[2]), [(Some(0), Some(2)), (Some(8), Some(2))]);
+    }
+
+    fn site(key: &SiteKey) -> CallSite {
+        CallSite {
+            caller: key.caller.clone(),
+            module: key.module.clone(),
+            site: key.site.clone(),
+            ..CallSite::default()
+        }
     }
 }

@@ -29,6 +29,7 @@ mod elapsed;
 mod executed;
 mod facts;
 mod flow;
+mod groups;
 mod hardware;
 pub mod late;
 mod modules;

@@ -3,7 +3,7 @@
 use super::code_map::CodeMap;
 use super::modules::Pass;
 use crate::profile::evidence::mpi::{MpiEvidence, MpiSite};
-use crate::profile::mpi::{CallSite, Mpi, RankCalls};
+use crate::profile::mpi::{CallSite, Mpi, RankCalls, SizeClass};
 
 /// Why one rank alone does not know what it waited for.
 const ONE_RANK: &str = "the other ranks' calls are needed: merge the ranks of the job";
@@ -17,6 +17,7 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
         rank: evidence.rank,
         host: String::new(),
         sites: sites.iter().map(CallSite::key).collect(),
+        communicators: evidence.communicators.clone(),
         calls: evidence.calls.clone(),
         left_out: evidence.calls_left_out,
     };
@@ -47,12 +48,15 @@ fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSi
         timed_calls: site.timed,
         waiting_s: None,
         transfer_s: None,
-        sizes: sizes(&site.sizes),
+        members: None,
+        received: None,
+        sizes: sizes(&site.sizes, &site.size_bytes),
     })
 }
 
-/// Entry i of `by_bits` has the calls of sizes with i bits.
-fn sizes(by_bits: &[u64]) -> Vec<(u64, u64)> {
+/// Entry i of `by_bits` has the calls of sizes with i bits, entry i of `bytes` their bytes.
+fn sizes(by_bits: &[u64], bytes: &[u64]) -> Vec<SizeClass> {
     let lower = |bits: usize| if bits == 0 { 0 } else { 1u64 << (bits - 1) };
-    by_bits.iter().enumerate().filter(|(_, calls)| **calls > 0).map(|(bits, calls)| (lower(bits), *calls)).collect()
+    let classes = by_bits.iter().enumerate().filter(|(_, calls)| **calls > 0);
+    classes.map(|(bits, calls)| SizeClass(lower(bits), *calls, bytes.get(bits).copied().unwrap_or(0))).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::mpi::MpiCall;
+use super::evidence::mpi::{Communicator, MpiCall};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -77,9 +77,27 @@ pub struct CallSite {
     pub waiting_s: Option<f64>,
     /// The other seconds: transfer, and the library's own work.
     pub transfer_s: Option<f64>,
-    /// (bytes, calls): calls by size; the first entry is that of 0 bytes, the others of sizes from so many bytes up to twice as many.
-    pub sizes: Vec<(u64, u64)>,
+    /// Ranks of the communicator; `null` if that is not known, and where the calls differ.
+    #[serde(default)]
+    pub members: Option<u32>,
+    /// Bytes of the messages that it received, as their senders say; `null` if a sender is not known.
+    #[serde(default)]
+    pub received: Option<u64>,
+    /// Calls by size, ascending.
+    pub sizes: Vec<SizeClass>,
 }
+
+/// Calls that pass from so many bytes up to twice as many; the class of 0 has those of 0 alone. In the file: `[from, calls, bytes]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SizeClass(
+    /// Least bytes.
+    pub u64,
+    /// Calls.
+    pub u64,
+    /// Their bytes.
+    #[serde(default)]
+    pub u64,
+);
 
 /// POP's efficiencies (Performance Optimisation and Productivity, pop-coe.eu): the product of the latter two is the first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -107,10 +125,12 @@ impl CallSite {
         self.timed_calls += other.timed_calls;
         self.waiting_s = both(self.waiting_s, other.waiting_s);
         self.transfer_s = both(self.transfer_s, other.transfer_s);
-        for &(bytes, calls) in &other.sizes {
-            match self.sizes.iter_mut().find(|(known, _)| *known == bytes) {
-                Some((_, known)) => *known += calls,
-                None => self.sizes.push((bytes, calls)),
+        self.received = self.received.zip(other.received).map(|(a, b)| a + b);
+        self.members = self.members.filter(|_| self.members == other.members);
+        for class in &other.sizes {
+            match self.sizes.iter_mut().find(|known| known.0 == class.0) {
+                Some(known) => (known.1, known.2) = (known.1 + class.1, known.2 + class.2),
+                None => self.sizes.push(*class),
             }
         }
         self.sizes.sort_unstable();
@@ -151,6 +171,8 @@ pub struct RankCalls {
     pub host: String,
     /// Call sites that the calls refer to.
     pub sites: Vec<SiteKey>,
+    /// Communicators that the calls refer to: the first is `MPI_COMM_WORLD`.
+    pub communicators: Vec<Communicator>,
     /// The calls, in order of their end.
     pub calls: Vec<MpiCall>,
     /// Calls that are not there.

@@ -16,6 +16,9 @@ pub struct MpiEvidence {
     pub calls: Vec<MpiCall>,
     /// Calls that are not in `calls`.
     pub calls_left_out: u64,
+    /// Communicators that `calls` refer to: the first is `MPI_COMM_WORLD`.
+    #[serde(default)]
+    pub communicators: Vec<Communicator>,
     /// Ranks of `MPI_COMM_WORLD`, if the program asked.
     pub ranks: Option<u32>,
     /// The own rank there, if the program asked.
@@ -48,6 +51,9 @@ pub struct MpiSite {
     pub time_s: f64,
     /// Calls by size.
     pub sizes: Vec<u64>,
+    /// Bytes of them, by the same sizes.
+    #[serde(default)]
+    pub size_bytes: Vec<u64>,
 }
 
 /// One call, for matching with those of other ranks.
@@ -67,6 +73,54 @@ pub struct MpiCall {
     pub from: Option<(i32, i32)>,
     /// The root of a collective call that has one.
     pub root: Option<i32>,
-    /// Whether the communicator is `MPI_COMM_WORLD`.
-    pub in_world: bool,
+    /// Index into `communicators`; ranks are those there. `None`: not known.
+    pub communicator: Option<u32>,
+}
+
+/// A group of ranks, as one of them sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Communicator {
+    /// What it was made from.
+    pub made: Made,
+    /// Index of the communicator that it was made from.
+    pub parent: u32,
+    /// How many were made from that before.
+    pub order: u32,
+    /// Its ranks, if the program asked.
+    pub size: Option<u32>,
+    /// The own rank in it, if the program asked.
+    pub rank: Option<u32>,
+}
+
+/// How a communicator is made from its parent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Made {
+    /// `MPI_COMM_WORLD`.
+    World,
+    /// The same ranks.
+    Same,
+    /// Of the ranks with the same colour, in the order of their keys.
+    Split {
+        /// Colour.
+        color: i32,
+        /// Key.
+        key: i32,
+    },
+    /// Of the ranks on the same host, in the order of their keys.
+    SplitByHost {
+        /// Key.
+        key: i32,
+    },
+    /// A grid, of the first ranks of the parent, the last dimension contiguous.
+    Grid {
+        /// Ranks along each dimension.
+        dimensions: Vec<u32>,
+    },
+    /// A grid of some of the dimensions of the parent's.
+    Subgrid {
+        /// Whether a dimension remains.
+        remains: Vec<bool>,
+    },
+    /// In a way that is not followed.
+    Other,
 }

@@ -125,10 +125,29 @@ pub enum Shape {
     Type(Constructor, u8),
     /// A datatype ends: pointer to it.
     TypeFree,
+    /// Makes a communicator from communicator 0; the pointer to it is this argument.
+    Communicator(Making, u8),
     /// The number of ranks, or the own rank, of communicator 0 goes to pointer 1.
     CommSize,
     /// See `CommSize`.
     CommRank,
+}
+
+/// Constructors of communicators: their arguments after the parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// None that matter.
+    Same,
+    /// colour, key.
+    Split,
+    /// type of split, key.
+    SplitByType,
+    /// dimensions, their lengths.
+    Grid,
+    /// which dimensions remain.
+    Subgrid,
+    /// Not followed.
+    Other,
 }
 
 /// Constructors of datatypes.
@@ -172,17 +191,13 @@ impl Function {
                 | Shape::TypeFree
                 | Shape::CommSize
                 | Shape::CommRank
+                | Shape::Communicator(..)
                 | Shape::Prepare { .. }
                 | Shape::Counts { .. }
                 | Shape::Scatter { counts: true, .. }
                 | Shape::StartAll
                 | Shape::Start
         )
-    }
-
-    /// Whether something can be read behind its pointers only when it returns.
-    pub fn returns_handle(&self) -> bool {
-        matches!(self.shape, Shape::Type(..) | Shape::CommSize | Shape::CommRank | Shape::Prepare { .. })
     }
 }
 
@@ -333,15 +348,17 @@ pub const FUNCTIONS: &[Function] = &[
     function("Intercomm_create", Shape::Wait, 6),
     function("Intercomm_merge", Shape::Wait, 3),
     function("Comm_spawn", Shape::Wait, 8),
-    function("Graph_create", Shape::Wait, 6),
-    function("Dist_graph_create", Shape::Wait, 9),
-    function("Dist_graph_create_adjacent", Shape::Wait, 10),
-    function("Comm_split", Shape::Wait, 4),
-    function("Comm_split_type", Shape::Wait, 5),
-    function("Comm_dup", Shape::Wait, 2),
-    function("Comm_create", Shape::Wait, 3),
-    function("Cart_create", Shape::Wait, 6),
-    function("Cart_sub", Shape::Wait, 3),
+    function("Graph_create", Shape::Communicator(Making::Other, 5), 6),
+    function("Dist_graph_create", Shape::Communicator(Making::Other, 8), 9),
+    function("Dist_graph_create_adjacent", Shape::Communicator(Making::Other, 9), 10),
+    function("Comm_split", Shape::Communicator(Making::Split, 3), 4),
+    function("Comm_split_type", Shape::Communicator(Making::SplitByType, 4), 5),
+    function("Comm_dup", Shape::Communicator(Making::Same, 1), 2),
+    function("Comm_dup_with_info", Shape::Communicator(Making::Same, 2), 3),
+    function("Comm_idup", Shape::Communicator(Making::Same, 1), 3),
+    function("Comm_create", Shape::Communicator(Making::Other, 2), 3),
+    function("Cart_create", Shape::Communicator(Making::Grid, 5), 6),
+    function("Cart_sub", Shape::Communicator(Making::Subgrid, 2), 3),
     function("Init", Shape::Wait, 2),
     function("Init_thread", Shape::Wait, 4),
     function("Finalize", Shape::Wait, 0),
@@ -421,7 +438,7 @@ mod tests {
                 | Shape::Counts { comm, .. }
                 | Shape::Scatter { comm, .. } => comm,
                 Shape::Prepare { request, .. } => request,
-                Shape::Type(_, new) => new,
+                Shape::Type(_, new) | Shape::Communicator(_, new) => new,
                 Shape::OneSided { target, .. } | Shape::OneElement { target, .. } => target,
                 _ => 0,
             };

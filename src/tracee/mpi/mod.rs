@@ -4,6 +4,7 @@
 //!  ELF symbols ─ find ─▶ functions and datatypes at addresses ─ a call's arguments ─▶ volume: bytes, peer
 //! ```
 
+pub mod communicators;
 pub mod datatypes;
 pub mod find;
 pub mod functions;

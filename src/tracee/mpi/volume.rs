@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::profile::evidence::mpi::Made;
+
+use super::communicators::Communicators;
 use super::datatypes::Family;
 use super::functions::{Buffer, Constructor, Function, Peer, Shape};
 
@@ -21,6 +24,8 @@ pub struct Handles {
     pub sizes: HashMap<u64, u32>,
     /// The own rank in them.
     pub ranks: HashMap<u64, u32>,
+    /// How they were made.
+    pub communicators: Communicators,
     /// Prepared messages: bytes by request.
     pub prepared: HashMap<u64, Option<u64>>,
 }
@@ -56,7 +61,8 @@ impl Call<'_> {
         self.arguments.get(usize::from(i)).copied()
     }
 
-    fn int(&self, i: u8) -> Option<i32> {
+    /// Argument `i` as an int.
+    pub fn int(&self, i: u8) -> Option<i32> {
         self.argument(i).map(|value| value as i32)
     }
 
@@ -142,7 +148,8 @@ impl Handles {
             Shape::Start => self.started(call, call.argument(0)?, 1),
             Shape::StartAll => self.started(call, call.argument(1)?, u64::from(call.int(0)?.max(0) as u32)),
             Shape::Receive { .. } | Shape::Prepare { .. } | Shape::Wait => Some(0),
-            Shape::Type(..) | Shape::TypeFree | Shape::CommSize | Shape::CommRank => Some(0),
+            Shape::Type(..) | Shape::TypeFree => Some(0),
+            Shape::Communicator(..) | Shape::CommSize | Shape::CommRank => Some(0),
         }
     }
 
@@ -153,7 +160,7 @@ impl Handles {
         if call.int(peer.rank)? == self.family.nobody() { Some(0) } else { self.of_buffer(call, buffer) }
     }
 
-    /// The communicator of the call.
+    /// The communicator of the call: for one that makes another, its parent.
     pub fn communicator(&self, call: &Call<'_>) -> Option<u64> {
         let comm = match call.function.shape {
             Shape::Send { comm, .. }
@@ -165,9 +172,15 @@ impl Handles {
             | Shape::Scatter { comm, .. }
             | Shape::Prepare { comm, .. } => comm,
             Shape::Wait if matches!(call.function.name, "Barrier" | "Ibarrier") => 0,
+            Shape::Communicator(..) => 0,
             _ => return None,
         };
         Some(self.handle(call.argument(comm)?))
+    }
+
+    /// The index of a communicator among [`communicators`](Self::communicators).
+    pub fn communicator_index(&self, comm: u64) -> Option<u32> {
+        if self.is_world(comm) { Some(0) } else { self.communicators.index(comm) }
     }
 
     /// Whether a communicator is `MPI_COMM_WORLD`.
@@ -180,6 +193,30 @@ impl Handles {
         let of_world =
             |known: &HashMap<u64, u32>| known.iter().find(|(comm, _)| self.is_world(**comm)).map(|(_, n)| *n);
         (of_world(&self.sizes), of_world(&self.ranks))
+    }
+
+    /// A communicator was made.
+    pub fn made(&mut self, handle: u64, parent: u32, made: Made) {
+        // The handle of one that was freed may come again.
+        self.sizes.remove(&handle);
+        self.ranks.remove(&handle);
+        self.communicators.add(handle, parent, made);
+    }
+
+    /// The number of ranks of a communicator.
+    pub fn has_size(&mut self, comm: u64, size: u32) {
+        self.sizes.insert(comm, size);
+        if let Some(known) = self.communicator_index(comm).and_then(|i| self.communicators.get_mut(i)) {
+            known.size = Some(size);
+        }
+    }
+
+    /// The own rank in a communicator.
+    pub fn has_rank(&mut self, comm: u64, rank: u32) {
+        self.ranks.insert(comm, rank);
+        if let Some(known) = self.communicator_index(comm).and_then(|i| self.communicators.get_mut(i)) {
+            known.rank = Some(rank);
+        }
     }
 
     /// The handle behind the pointer `at`, in memory that `read` reads.

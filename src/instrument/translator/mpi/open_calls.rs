@@ -1,9 +1,10 @@
 //! The calls of MPI that a thread is in.
 
+use crate::profile::evidence::mpi::Made;
 use crate::tracee::mpi::volume::Sides;
 
 /// A call that has not returned, or whose return is not watched.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Open {
     /// Start of the function.
     pub place: u64,
@@ -23,17 +24,19 @@ pub struct Open {
     pub is_undecided: bool,
     /// The other ranks.
     pub sides: Sides,
-    /// In `MPI_COMM_WORLD`.
-    pub in_world: bool,
+    /// The index of its communicator.
+    pub communicator: Option<u32>,
     /// What is read behind a pointer when it returns.
     pub result: Option<Returns>,
 }
 
 /// What is known when a call returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
     /// A datatype of so many bytes is at this address.
     Datatype(u64, Option<u64>),
+    /// A communicator is at this address, made so from that with this index.
+    Communicator(u64, u32, Made),
     /// The number of ranks of a communicator.
     Size(u64, u64),
     /// The own rank in a communicator.
@@ -95,7 +98,7 @@ mod tests {
             bytes: None,
             is_undecided: false,
             sides: Sides::default(),
-            in_world: false,
+            communicator: None,
             result: None,
         }
     }

@@ -19,6 +19,7 @@ use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, SIZES};
 use crate::tracee::address::Address;
 use crate::tracee::clock;
 use crate::tracee::memory::Memory;
+use crate::tracee::mpi::communicators;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
 use crate::tracee::mpi::volume::{Call, Handles, Read, Sides};
 
@@ -155,7 +156,8 @@ impl MpiRecorder {
         let describes = is_c && (site.is_some() || outer.as_ref().is_some_and(|outer| outer.is_undecided));
         let bytes = if describes { handles.bytes(&call) } else { None };
         let sides = if describes { handles.sides(&call) } else { Sides::default() };
-        let in_world = describes && handles.communicator(&call).is_some_and(|comm| handles.is_world(comm));
+        let comm = handles.communicator(&call).filter(|_| describes);
+        let communicator = comm.and_then(|comm| handles.communicator_index(comm));
         let result = if is_c { result_of(handles, &call) } else { None };
         if let Shape::TypeFree = function.shape
             && is_c
@@ -165,7 +167,7 @@ impl MpiRecorder {
         }
         // The work of a Fortran call is described by the C call within.
         if let Some(outer) = outer.filter(|_| describes) {
-            (outer.bytes, outer.is_undecided, outer.sides, outer.in_world) = (bytes, false, sides, in_world);
+            (outer.bytes, outer.is_undecided, outer.sides, outer.communicator) = (bytes, false, sides, communicator);
             self.add_bytes(outer.site, bytes);
         }
         if let Some(site) = site {
@@ -188,7 +190,7 @@ impl MpiRecorder {
             bytes,
             is_undecided: !is_c,
             sides,
-            in_world,
+            communicator,
             result,
         });
         if space.mpi.watch_return(returns_to, at_once) {
@@ -232,8 +234,8 @@ impl MpiRecorder {
         totals.time_s += record.time.wrapping_sub(open.time) as f64;
         if self.calls.len() < MpiEvidence::CALLS {
             let Sides { to, from, root } = open.sides;
-            let call =
-                MpiCall { site, start_ns: 0, end_ns: 0, bytes: open.bytes, to, from, root, in_world: open.in_world };
+            let (bytes, communicator) = (open.bytes, open.communicator);
+            let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes, to, from, root, communicator };
             self.calls.push((call, open.time, record.time));
         } else {
             self.left_out += 1;
@@ -254,6 +256,7 @@ impl MpiRecorder {
                 timed: 0,
                 time_s: 0.0,
                 sizes: vec![0; SIZES],
+                size_bytes: vec![0; SIZES],
             });
         }
         site
@@ -264,7 +267,9 @@ impl MpiRecorder {
         match bytes {
             Some(bytes) => {
                 site.bytes += bytes;
-                site.sizes[((u64::BITS - bytes.leading_zeros()) as usize).min(SIZES - 1)] += 1;
+                let size = ((u64::BITS - bytes.leading_zeros()) as usize).min(SIZES - 1);
+                site.sizes[size] += 1;
+                site.size_bytes[size] += bytes;
             }
             None => site.unknown += 1,
         }
@@ -290,9 +295,10 @@ impl MpiRecorder {
             .map(|(call, start, end)| MpiCall { start_ns: at_ns(start), end_ns: at_ns(end), ..call })
             .collect();
         calls.sort_by_key(|call| call.end_ns);
-        let world = self.first.and_then(|first| self.handles.remove(&first));
-        let (ranks, rank) = world.map_or((None, None), |handles| handles.world());
-        Some(MpiEvidence { sites: self.sites, calls, calls_left_out: self.left_out, ranks, rank })
+        let handles = self.first.and_then(|first| self.handles.remove(&first)).unwrap_or_default();
+        let (ranks, rank) = handles.world();
+        let communicators = handles.communicators.into_all();
+        Some(MpiEvidence { sites: self.sites, calls, calls_left_out: self.left_out, communicators, ranks, rank })
     }
 }
 
@@ -306,6 +312,10 @@ fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
     match call.function.shape {
         Shape::Type(constructor, new) => {
             Some(Returns::Datatype(argument(new)?, handles.constructed(call, constructor)))
+        }
+        Shape::Communicator(_, new) => {
+            let (parent, made) = communicators::made(handles, call)?;
+            Some(Returns::Communicator(argument(new)?, parent, made))
         }
         Shape::CommSize => Some(Returns::Size(handles.handle(argument(0)?), argument(1)?)),
         Shape::CommRank => Some(Returns::Rank(handles.handle(argument(0)?), argument(1)?)),
@@ -321,10 +331,19 @@ fn learn(handles: &mut Handles, read: Read<'_>, result: Returns) {
     };
     match result {
         Returns::Size(comm, at) => {
-            int(at).map(|size| handles.sizes.insert(comm, size));
+            if let Some(size) = int(at) {
+                handles.has_size(comm, size);
+            }
         }
         Returns::Rank(comm, at) => {
-            int(at).map(|rank| handles.ranks.insert(comm, rank));
+            if let Some(rank) = int(at) {
+                handles.has_rank(comm, rank);
+            }
+        }
+        Returns::Communicator(at, parent, made) => {
+            if let Some(handle) = handles.handle_behind(read, at) {
+                handles.made(handle, parent, made);
+            }
         }
         Returns::Datatype(at, bytes) => {
             if let (Some(handle), Some(bytes)) = (handles.handle_behind(read, at), bytes) {
