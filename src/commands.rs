@@ -85,7 +85,7 @@ fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, outpu
         let _ = writeln!(stderr(), "rprof: rank {}: {error}", rank.rank);
     };
     let written = write_files(&outcome.folder, &outcome.profile, view)
-        .and_then(|()| Ok(session::rank_calls::write(&outcome.folder, &outcome.profile)?));
+        .and_then(|_| Ok(session::rank_calls::write(&outcome.folder, &outcome.profile)?));
     if let Err(error) = written {
         tell(&error);
         return Ok(status);
@@ -142,15 +142,17 @@ pub fn demo(args: demo::DemoArgs) -> Result<u8> {
     finish(outcome, view)
 }
 
-/// Writes the files of a report, each whole or not at all, and those that can be if others cannot.
-fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<()> {
-    let mut all = Ok(());
+/// Writes the files of a report, each whole or not at all, and those that can be if others cannot. Returns their names.
+fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<Vec<&'static str>> {
+    let (mut all, mut names) = (Ok(()), Vec::new());
     for file in report::files(profile, view) {
         let (name, content) = file?;
         let written = folder.write(name, content.as_bytes());
         all = all.and(written);
+        names.push(name);
     }
-    Ok(all?)
+    all?;
+    Ok(names)
 }
 
 /// Writes the report files, prints the report also if that failed, and hands on the program's exit status.
@@ -160,10 +162,8 @@ fn finish(outcome: session::Outcome, view: View) -> Result<u8> {
     let written = write_files(&outcome.folder, &outcome.profile, view);
     // Standard error may be gone; the program's status is handed on all the same.
     let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
-    written?;
-    let work = if outcome.profile.regions.iter().any(|r| !r.work.is_empty()) { ", work.svg" } else { "" };
-    let files = format!("profile.json, report.html, roofline.svg, flamegraph.svg{work}");
-    let _ = writeln!(stderr(), "Written to {}: {files}", folder.display());
+    let names = written?;
+    let _ = writeln!(stderr(), "Written to {}: {}", folder.display(), names.join(", "));
     Ok(outcome.end.exit_code())
 }
 
@@ -231,6 +231,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         FormatArg::Html => Format::Html,
         FormatArg::Svg => Format::Svg,
         FormatArg::Work => Format::Work,
+        FormatArg::Communication => Format::Communication,
         FormatArg::Csv => Format::Csv,
         FormatArg::Md => Format::Md,
         FormatArg::Folded => Format::Folded,

@@ -56,6 +56,7 @@ pub enum FormatArg {
     Html,
     Svg,
     Work,
+    Communication,
     Csv,
     Md,
     Folded,

@@ -181,13 +181,16 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
     }
     let groups = groups::groups(ranks);
     let hosts = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().len();
+    let host = |rank: u32| ranks.get(rank as usize).map(|rank| rank.host.as_str());
     for (((rank, found), groups), mpi) in ranks.iter().zip(found(ranks, &groups)).zip(&groups).zip(sites) {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
         for (call, found) in rank.calls.iter().zip(found) {
             let Some(key) = rank.sites.get(call.site as usize) else { continue };
             let group = call.communicator.and_then(|i| groups.get(i as usize)?.as_ref());
             let members = group.map(|group| group.members.len() as u32);
-            of_site.entry(key).and_modify(|site| site.add(found, members)).or_insert(OfSite { found, members });
+            let is_far = hosts > 1 && far(call, group, host, &rank.host);
+            let one = OfSite { found, members, far_calls: u64::from(is_far) };
+            of_site.entry(key).and_modify(|site| site.add(one)).or_insert(one);
         }
         for site in &mut mpi.sites {
             let of_site = of_site.get(&site.key());
@@ -196,10 +199,24 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             site.transfer_s = site.time_s.zip(site.waiting_s).map(|(time, waiting)| (time - waiting).max(0.0));
             site.received = of_site.and_then(|site| site.found.received);
             site.members = of_site.and_then(|site| site.members);
+            site.far_calls = of_site.map(|site| site.far_calls);
         }
         mpi.split_missing = (hosts > 1).then(|| format!("the clocks of {hosts} hosts are not compared"));
     }
     Ok(())
+}
+
+/// Whether a partner of the call is on another host than its own.
+fn far<'h>(call: &MpiCall, group: Option<&Group>, host: impl Fn(u32) -> Option<&'h str>, own: &str) -> bool {
+    let Some(group) = group else { return false };
+    let is_far = |rank: u32| host(rank).is_some_and(|host| host != own);
+    let partners = [call.to, call.from].into_iter().flatten();
+    let mut ranks = partners.filter_map(|(rank, _)| group.members.get(usize::try_from(rank).ok()?).copied()).peekable();
+    match ranks.peek() {
+        Some(_) => ranks.any(is_far),
+        None if call.to.is_some() || call.from.is_some() => false,
+        None => group.members.iter().copied().any(is_far),
+    }
 }
 
 /// What the calls of one site have to do with others.
@@ -207,14 +224,16 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
 struct OfSite {
     found: Found,
     members: Option<u32>,
+    far_calls: u64,
 }
 
 impl OfSite {
-    fn add(&mut self, found: Found, members: Option<u32>) {
+    fn add(&mut self, other: OfSite) {
         let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
-        self.found.waited = both(self.found.waited, found.waited);
-        self.found.received = both(self.found.received, found.received);
-        self.members = self.members.filter(|_| self.members == members);
+        self.found.waited = both(self.found.waited, other.found.waited);
+        self.found.received = both(self.found.received, other.found.received);
+        self.members = self.members.filter(|_| self.members == other.members);
+        self.far_calls += other.far_calls;
     }
 }
 

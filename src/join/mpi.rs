@@ -49,6 +49,7 @@ fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSi
         waiting_s: None,
         transfer_s: None,
         members: None,
+        far_calls: None,
         received: None,
         sizes: sizes(&site.sizes, &site.size_bytes),
     })

@@ -12,6 +12,7 @@ pub mod account;
 pub mod ceiling;
 pub mod clock;
 pub mod code;
+pub mod communication;
 pub mod confidence;
 pub mod core_to_core;
 pub mod counters;

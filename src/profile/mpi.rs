@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
+use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
@@ -19,6 +20,9 @@ pub struct Mpi {
     pub at_least: bool,
     /// Why waiting and transfer are `null`; `null` where they are not.
     pub split_missing: Option<String>,
+    /// Functions by the seconds that they communicate, with all that they call; in merged profiles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Communication>,
     /// POP's efficiencies of the job; `null` in the profile of one rank.
     #[serde(default)]
     pub efficiency: Option<Efficiency>,
@@ -80,6 +84,9 @@ pub struct CallSite {
     /// Ranks of the communicator; `null` if that is not known, and where the calls differ.
     #[serde(default)]
     pub members: Option<u32>,
+    /// Calls with a partner on another host; `null`: not known.
+    #[serde(default)]
+    pub far_calls: Option<u64>,
     /// Bytes of the messages that it received, as their senders say; `null` if a sender is not known.
     #[serde(default)]
     pub received: Option<u64>,
@@ -125,6 +132,7 @@ impl CallSite {
         self.timed_calls += other.timed_calls;
         self.waiting_s = both(self.waiting_s, other.waiting_s);
         self.transfer_s = both(self.transfer_s, other.transfer_s);
+        self.far_calls = self.far_calls.zip(other.far_calls).map(|(a, b)| a + b);
         self.received = self.received.zip(other.received).map(|(a, b)| a + b);
         self.members = self.members.filter(|_| self.members == other.members);
         for class in &other.sizes {
@@ -151,6 +159,12 @@ pub struct SiteKey {
 }
 
 impl CallSite {
+    /// Whether it moves data or waits: it does not begin, end, ask, or make handles.
+    pub fn is_communication(&self) -> bool {
+        let others = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];
+        !others.iter().any(|name| self.call.starts_with(name))
+    }
+
     /// What distinguishes it from other sites of its rank.
     pub fn key(&self) -> SiteKey {
         SiteKey {

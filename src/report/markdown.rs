@@ -39,7 +39,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
     if !in_system.is_empty() {
         out += &format!("\n- {}\n", in_system.join("\n- "));
     }
-    for rows in mpi::rows(profile, mpi::ALL).into_iter().chain(regions::tables(profile)) {
+    for rows in mpi::tables(profile).into_iter().chain(regions::tables(profile)) {
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         out += &format!("\n{}:\n\n", rows.title);
         out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());

@@ -62,6 +62,7 @@ pub enum Format {
     Html,
     Svg,
     Work,
+    Communication,
     Csv,
     Md,
     Folded,
@@ -71,12 +72,13 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 11] = [
         Format::Text,
         Format::Json,
         Format::Html,
         Format::Svg,
         Format::Work,
+        Format::Communication,
         Format::Csv,
         Format::Md,
         Format::Folded,
@@ -92,6 +94,7 @@ impl Format {
             Format::Html => "html",
             Format::Svg => "svg",
             Format::Work => "work",
+            Format::Communication => "communication",
             Format::Csv => "csv",
             Format::Md => "md",
             Format::Folded => "folded",
@@ -122,12 +125,22 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
             what: "picture of work",
             problem: "the program names none (rprof_work in include/rprof.h)".into(),
         })?,
+        Format::Communication => plot::communication::svg(profile).ok_or(ReportError::Render {
+            what: "communication-aware roofline",
+            problem: "it needs a merged profile of MPI ranks with FLOPs, and ceilings of the network (docs/mpi.md)"
+                .into(),
+        })?,
         Format::Csv => csv::table(profile),
         Format::Md => markdown::text(profile, view),
         Format::Folded => folded::text(profile),
         Format::Flamegraph => flamegraph::svg(profile, view.flames)?,
         Format::Firefox => firefox::text(profile),
     })
+}
+
+/// The file of the communication-aware roofline, where there is one.
+fn communication(profile: &Profile) -> Option<(&'static str, Format)> {
+    plot::communication::svg(profile).map(|_| ("communication.svg", Format::Communication))
 }
 
 /// The files of a report's folder, each made on demand: `profile.json` first, so that a failing picture loses
@@ -147,5 +160,6 @@ pub fn files<'a>(
     ];
     let work = ("work.svg", Format::Work);
     let named = profile.regions.iter().any(|r| !r.work.is_empty());
-    files.into_iter().chain(named.then_some(work)).map(|(name, format)| Ok((name, render(profile, format, view)?)))
+    let files = files.into_iter().chain(named.then_some(work)).chain(communication(profile));
+    files.map(|(name, format)| Ok((name, render(profile, format, view)?)))
 }

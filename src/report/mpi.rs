@@ -1,9 +1,10 @@
 //! Calls of MPI: a sentence, and a table of call sites.
 
 use super::name;
-use super::number::{NOT_MEASURED, percent, seconds, si};
+use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::Rows;
 use crate::profile::Profile;
+use crate::profile::communication::Communication;
 use crate::profile::mpi::{CallSite, Mpi};
 
 /// Call sites of the long text.
@@ -12,10 +13,55 @@ pub const ALL: usize = 40;
 pub const FEW: usize = 4;
 const NAME_WIDTH: usize = 30;
 
+/// [`rows`] of all call sites, and the functions with what they communicate.
+pub fn tables(profile: &Profile) -> Vec<Rows> {
+    rows(profile, ALL).into_iter().chain(functions(profile)).collect()
+}
+
+/// Most functions of the table.
+const MOST_FUNCTIONS: usize = 15;
+
+/// Functions with all that they call: what they communicate.
+fn functions(profile: &Profile) -> Option<Rows> {
+    let mpi = profile.mpi.as_ref().filter(|mpi| !mpi.functions.is_empty())?;
+    let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
+    let short = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), significant);
+    let row = |of: &Communication| {
+        vec![
+            name::shorten(&of.name, NAME_WIDTH),
+            or(of.work_s.map(seconds)),
+            seconds(of.mpi_s),
+            or(of.waiting_s.map(seconds)),
+            or(of.network.map(|network| seconds(network.seconds()))),
+            short(of.oi),
+            short(of.cai),
+            of.class.clone().unwrap_or_else(|| "–".into()),
+            of.roof_fraction.map_or_else(|| "–".into(), percent),
+        ]
+    };
+    let mut notes = vec![
+        "seconds of all ranks; network: what its calls need at the ceilings of the network; OI, CAI: FLOPs for a byte of memory, and for one \
+         that ranks hand over; at: least seconds of work and network by those it took"
+            .to_owned(),
+    ];
+    if profile.network.is_none() {
+        notes.push(format!(
+            "network: {NOT_MEASURED} (no ceilings of the network: `MPIRUN rprof machine --mpi` measures them)"
+        ));
+    }
+    Some(Rows {
+        title: "Communication: functions with all that they call".into(),
+        titles: vec!["function", "work", "in MPI", "waiting", "network", "OI", "CAI", "held by", "at"],
+        rows: mpi.functions.iter().take(MOST_FUNCTIONS).map(row).collect(),
+        words: vec![0, 7],
+        notes,
+    })
+}
+
 /// The call sites with most time, at most `most`. `None`: MPI was not called.
 pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     let mpi = profile.mpi.as_ref()?;
-    let shown: Vec<&CallSite> = mpi.sites.iter().filter(|site| is_communication(site)).collect();
+    let shown: Vec<&CallSite> = mpi.sites.iter().filter(|site| site.is_communication()).collect();
     if shown.is_empty() {
         return None;
     }
@@ -54,7 +100,7 @@ const MUCH: f64 = 0.25;
 /// `45 % of the ranks' time is in MPI, 98 % of it waiting for other ranks: most in MPI_Recv called by early_receive, 438 ms.`
 pub fn verdict(profile: &Profile) -> Option<String> {
     let mpi = profile.mpi.as_ref()?;
-    let sites = || mpi.sites.iter().filter(|site| is_communication(site));
+    let sites = || mpi.sites.iter().filter(|site| site.is_communication());
     let in_mpi: f64 = sites().filter_map(|site| site.time_s).sum();
     let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
     let all = in_mpi + work?;
@@ -83,7 +129,7 @@ fn file_name(site: &CallSite) -> &str {
 
 /// Time in MPI, and POP's efficiencies where the ranks are known.
 fn title(profile: &Profile, mpi: &Mpi) -> String {
-    let timed = || mpi.sites.iter().filter(|site| is_communication(site)).filter_map(|site| site.time_s);
+    let timed = || mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s);
     let in_mpi = timed().fold(0.0, |sum, s| sum + s);
     let ranks = match profile.run.ranks.len() {
         0 | 1 => String::new(),
@@ -96,10 +142,4 @@ fn title(profile: &Profile, mpi: &Mpi) -> String {
         text += &format!("; parallel efficiency {parallel} = load balance {balance} × communication {communication}");
     }
     text
-}
-
-/// Calls that move data or wait: not those that begin, end, ask, or make handles.
-fn is_communication(site: &CallSite) -> bool {
-    let begins = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];
-    !begins.iter().any(|name| site.call.starts_with(name))
 }

@@ -1,7 +1,7 @@
 //! One colour per class, the same in every picture; legible on light and dark ground.
 
 /// Classes in the order of the legend, with their colour.
-pub const CLASSES: [(&str, (u8, u8, u8)); 35] = [
+pub const CLASSES: [(&str, (u8, u8, u8)); 38] = [
     ("dram-bandwidth", (45, 112, 205)),
     ("dram-latency", (108, 76, 196)),
     ("l3-bandwidth", (38, 146, 206)),
@@ -24,6 +24,9 @@ pub const CLASSES: [(&str, (u8, u8, u8)); 35] = [
     ("load-imbalance", (196, 74, 158)),
     ("threads", (160, 60, 130)),
     ("peak", (60, 158, 72)),
+    ("waiting-for-ranks", (138, 84, 150)),
+    ("network-latency", (66, 104, 150)),
+    ("network-bandwidth", (30, 130, 190)),
     ("gpu-dram-bandwidth", (45, 112, 205)),
     ("gpu-l2-bandwidth", (28, 160, 176)),
     ("gpu-l1-bandwidth", (36, 160, 130)),

@@ -39,7 +39,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out.push('\n');
         out.extend(in_system.iter().map(|line| wrap::hanging(line, width, 4)));
     }
-    out.extend(mpi::rows(profile, mpi::ALL).iter().map(|rows| regions::text(rows, width)));
+    out.extend(mpi::tables(profile).iter().map(|rows| regions::text(rows, width)));
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     let counters = counters::of_program(profile);
     if !counters.is_empty() {

@@ -27,6 +27,9 @@ pub fn class(name: &str) -> &str {
         "load-imbalance" => "load imbalance",
         "threads" => "unused CPUs",
         "peak" => "the arithmetic peak",
+        "waiting-for-ranks" => "waiting for other ranks",
+        "network-latency" => "the latency of the network",
+        "network-bandwidth" => "the rate of the network",
         other => other,
     }
 }
@@ -76,6 +79,9 @@ pub fn removal(name: &str) -> &str {
         "front-end" => "smaller, straighter code",
         "branchless" => "choosing without branches",
         "no-prefetch" => "prefetching",
+        "waiting-for-ranks" => "giving ranks the same work",
+        "network-latency" => "fewer, longer messages",
+        "network-bandwidth" => "fewer bytes, or work meanwhile",
         other => other,
     }
 }

@@ -23,6 +23,7 @@ pub mod host;
 pub mod ladder;
 pub mod memory_side;
 pub mod metrics;
+mod network;
 pub mod parallelism;
 mod prefetch;
 pub mod ranking;
@@ -119,6 +120,7 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
         }
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
+    network::analyse(profile);
     if let Some(devices) = &mut profile.devices {
         device::analyse(devices, &profile.machine.gpus);
     }

@@ -24,6 +24,8 @@ use super::{
 
 const CSS: &str = include_str!("report.css");
 const SCRIPT: &str = include_str!("report.js");
+/// Turns the communication-aware roofline.
+const VOLUME: &str = include_str!("volume.js");
 const TOOLBAR: &str = include_str!("toolbar.html");
 
 /// The page of a profile.
@@ -74,7 +76,8 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         String::new()
     } else {
         let (data, _) = data::columns(profile, detailed);
-        format!("<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}</script>\n")
+        let volume = if body.contains("class=\"rf-volume\"") { VOLUME } else { "" };
+        format!("<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}{volume}</script>\n")
     };
     Ok(document(&command, &body, &script))
 }
@@ -117,7 +120,7 @@ fn experiment(profile: &Profile) -> String {
 /// Regions and work that the program marks.
 fn marked(profile: &Profile) -> String {
     let mut out = String::new();
-    for rows in mpi::rows(profile, mpi::ALL).into_iter().chain(regions::tables(profile)) {
+    for rows in mpi::tables(profile).into_iter().chain(regions::tables(profile)) {
         let _ = write!(out, "<h2>{}</h2>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));
         let class = |i: usize| if rows.words.contains(&i) { " class=\"words\"" } else { "" };
         for (i, title) in rows.titles.iter().enumerate() {
@@ -134,7 +137,8 @@ fn marked(profile: &Profile) -> String {
         }
         out += "</div>\n";
     }
-    if let Some(picture) = plot::work::svg(profile) {
+    let pictures = [plot::communication::svg(profile), plot::work::svg(profile)];
+    for picture in pictures.into_iter().flatten() {
         let _ = writeln!(out, "<div class=\"card\" style=\"margin:14px 0\">{picture}</div>");
     }
     out

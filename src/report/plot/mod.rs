@@ -2,6 +2,7 @@
 //! and dark ground.
 
 pub mod arrows;
+pub mod communication;
 pub mod fans;
 pub mod function;
 pub mod gpu;
@@ -13,6 +14,7 @@ pub mod page;
 pub mod roofline;
 pub mod scale;
 pub mod sweep;
+mod volume;
 pub mod work;
 
 mod dots;

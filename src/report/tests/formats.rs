@@ -318,8 +318,9 @@ fn an_empty_profile_says_that_there_was_too_little() {
     profile.functions.clear();
     profile.samples.clear();
     profile.machine = Default::default();
-    // There is no picture of work where none is named.
-    for format in Format::ALL.into_iter().filter(|f| *f != Format::Work) {
+    // There is no picture of work where none is named, nor of communication without ranks.
+    let optional = [Format::Work, Format::Communication];
+    for format in Format::ALL.into_iter().filter(|f| !optional.contains(f)) {
         let text = render(&profile, format, &View::default()).unwrap();
         if matches!(format, Format::Text | Format::Html) {
             assert!(text.contains("too little to measure"), "{}", format.name());

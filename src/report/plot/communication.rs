@@ -1,0 +1,203 @@
+//! `communication.svg`: the communication-aware roofline (Cardwell 2019, Figures 2.3 and 2.12). Left performance over FLOPs per byte of
+//! memory, right over FLOPs per byte that ranks hand over, with one vertical axis and the same functions; below both at once.
+
+use svg::Node;
+use svg::node::element::{Circle, Group, Line};
+
+use super::layout::{Area, Taken, text_width};
+use super::lines::{self, Ceiling, Frame, Slope};
+use super::scale::LogScale;
+use super::{page, roofline, volume};
+use crate::profile::Profile;
+use crate::profile::communication::Communication;
+use crate::report::number::{percent, seconds, si};
+use crate::report::{Precision, name, palette};
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 1080.0;
+/// Lower end of the pair.
+const PAIR: f64 = 520.0;
+/// Most functions that are drawn.
+const MOST: usize = 12;
+const NAME_WIDTH: usize = 26;
+
+/// A function in the picture. Rates are of all ranks together.
+pub struct Spot<'p> {
+    pub of: &'p Communication,
+    pub oi: f64,
+    pub cai: f64,
+    /// FLOPs a second.
+    pub rate: f64,
+}
+
+/// What limits all ranks together.
+pub struct Roofs {
+    /// FLOPs a second.
+    pub compute: f64,
+    /// Bytes of memory a second.
+    pub memory: f64,
+    /// Bytes that ranks hand over a second, all at the same time.
+    pub network: f64,
+}
+
+/// The picture; `None` without functions that have FLOPs and communicate, and without ceilings of the network.
+pub fn svg(profile: &Profile) -> Option<String> {
+    let precision = roofline::precision(profile, Precision::Mixed);
+    let spots = spots(profile);
+    let slopes = lines::slopes(&profile.machine);
+    let roofs = Roofs {
+        compute: lines::most_threads(&profile.machine, &format!("{precision}.fma"))?,
+        memory: slopes.iter().find(|slope| slope.class == "rf-dram")?.value,
+        network: rate_of_network(profile)?,
+    };
+    if spots.is_empty() {
+        return None;
+    }
+    let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));
+    let ranks = profile.run.ranks.len();
+    let note = format!("functions with all that they call, {ranks} ranks together · ceilings: {precision}");
+    let mut page = page::document(WIDTH, HEIGHT, &title, &note);
+    let ceilings = lines::ceilings(&profile.machine, precision);
+    let middle = (page::LEFT + WIDTH - page::RIGHT) / 2.0;
+    let pair = |left, right| Area { left, top: page::TOP, right, bottom: PAIR - 84.0 };
+    let rates = || spots.iter().map(|spot| spot.rate).chain(ceilings.iter().map(|ceiling| ceiling.value));
+    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    let of_network =
+        Slope { label: format!("network {}", si(roofs.network, "B/s")), value: roofs.network, class: "rf-dram" };
+    let sides: [(Area, &str, &str, Vec<Slope>, fn(&Spot<'_>) -> f64); 2] = [
+        (pair(page::LEFT, middle - 12.0), "FLOP/byte of memory", "performance", slopes, |spot| spot.oi),
+        (pair(middle + 44.0, WIDTH - page::RIGHT), "FLOP/byte that ranks hand over", "", vec![of_network], |spot| {
+            spot.cai
+        }),
+    ];
+    for (area, x_title, y_title, slopes, intensity) in sides {
+        let frame = frame(area, (low, high), &slopes, spots.iter().map(intensity));
+        page.append(page::axes(area, (&frame.x, x_title, ""), (&frame.y, y_title, "FLOP/s")));
+        page.append(panel(&frame, &spots, intensity, &slopes, &ceilings));
+    }
+    page.append(legend(&spots, PAIR - 26.0));
+    let below = Area { left: page::LEFT, top: PAIR + 20.0, right: WIDTH - page::RIGHT, bottom: HEIGHT - 30.0 };
+    page.append(volume::draw(below, &roofs, &spots));
+    Some(format!("{page}\n"))
+}
+
+/// Functions that have FLOPs, bytes of memory and bytes that they hand over, those with most seconds first.
+fn spots(profile: &Profile) -> Vec<Spot<'_>> {
+    let ranks = profile.run.ranks.len().max(1) as f64;
+    let spot = |of| -> Option<Spot<'_>> {
+        let of: &Communication = of;
+        let elapsed = (of.work_s.unwrap_or(0.0) + of.mpi_s) / ranks;
+        let rate = of.flops.filter(|flops| *flops > 0.0 && elapsed > 0.0)? / elapsed;
+        Some(Spot { of, oi: of.oi.filter(|oi| *oi > 0.0)?, cai: of.cai.filter(|cai| *cai > 0.0)?, rate })
+    };
+    let mut spots: Vec<Spot<'_>> = profile.mpi.iter().flat_map(|mpi| &mpi.functions).filter_map(spot).collect();
+    let all = |spot: &Spot<'_>| spot.of.mpi_s + spot.of.work_s.unwrap_or(0.0);
+    spots.sort_by(|a, b| all(b).total_cmp(&all(a)));
+    spots.truncate(MOST);
+    spots
+}
+
+/// Bytes a second that all ranks together hand over when all do at the same time.
+fn rate_of_network(profile: &Profile) -> Option<f64> {
+    let network = profile.network.as_ref()?;
+    let of_host = network.hosts.iter().map(|host| host.ranks.len() as u32).max()?;
+    let pair = network.pair(network.distance(), of_host)?;
+    Some(pair.bytes_per_s? * profile.run.ranks.len() as f64)
+}
+
+fn frame(area: Area, (low, high): (f64, f64), slopes: &[Slope], intensities: impl Iterator<Item = f64>) -> Frame {
+    let slowest = slopes.iter().map(|slope| slope.value).fold(f64::INFINITY, f64::min);
+    let ridge = high / slowest;
+    let (left, right) = intensities.fold((ridge / 100.0, ridge * 8.0), |(a, b), x| (x.min(a), x.max(b)));
+    Frame {
+        area,
+        x: LogScale::new(left / 1.8, right * 1.8, area.left, area.right),
+        y: LogScale::new(low.min(high / 100.0) / 2.0, high * 2.0, area.bottom, area.top),
+    }
+}
+
+fn panel(
+    frame: &Frame,
+    spots: &[Spot<'_>],
+    intensity: fn(&Spot<'_>) -> f64,
+    slopes: &[Slope],
+    ceilings: &[Ceiling],
+) -> Group {
+    let mut g = Group::new();
+    let mut taken = Taken::new(frame.area);
+    let place = |spot: &Spot<'_>| (frame.x.at(intensity(spot)), frame.y.at(spot.rate));
+    for spot in spots {
+        let (x, y) = place(spot);
+        taken.take(Area::around(x, y, RADIUS));
+    }
+    g.append(lines::draw_slopes(frame, slopes, ceilings, &mut taken));
+    g.append(lines::draw_ceilings(frame, ceilings, slopes, &mut taken));
+    for spot in spots {
+        let (x, y) = place(spot);
+        g.append(dot(x, y, spot));
+        let label = name::shorten(&spot.of.name, NAME_WIDTH);
+        let chars = label.chars().count();
+        let width = text_width(chars, 12.0);
+        let around =
+            [(9.0, 4.0), (-9.0 - width, 4.0), (-width / 2.0, -10.0), (-width / 2.0, 20.0), (9.0, -10.0), (9.0, 18.0)];
+        let areas: Vec<Area> = around.iter().map(|(dx, dy)| Area::of_text(x + dx, y + dy, chars, 12.0)).collect();
+        if let Some(i) = taken.place(&areas) {
+            g.append(page::text(x + around[i].0, y + around[i].1, "rf-name", &label));
+        }
+    }
+    g
+}
+
+const RADIUS: f64 = 6.0;
+
+/// The dot of a function, with its figures.
+pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
+    let mut dot = Circle::new()
+        .set("cx", page::round(x))
+        .set("cy", page::round(y))
+        .set("r", RADIUS)
+        .set("class", "rf-dot")
+        .set("fill", palette::hex(Some(class(spot))));
+    let of = spot.of;
+    let mut text = format!("{}\n{} of work, {} in MPI", of.name, seconds(of.work_s.unwrap_or(0.0)), seconds(of.mpi_s));
+    if let Some(waiting) = of.waiting_s {
+        text += &format!(", {} of it waiting", seconds(waiting));
+    }
+    text += &format!("\n{} · OI {:.3} · CAI {:.3} FLOP/byte", si(spot.rate, "FLOP/s"), spot.oi, spot.cai);
+    if let Some(at) = of.roof_fraction {
+        text += &format!("\nat {} of its bound", percent(at));
+    }
+    page::tooltip(&mut dot, &text);
+    dot
+}
+
+/// Functions that work more than they communicate have the colour of work.
+fn class<'p>(spot: &Spot<'p>) -> &'p str {
+    spot.of.class.as_deref().unwrap_or("peak")
+}
+
+fn legend(spots: &[Spot<'_>], y: f64) -> Group {
+    let mut g = Group::new();
+    let mut x = page::LEFT;
+    for (name, _) in palette::CLASSES {
+        if !spots.iter().any(|spot| class(spot) == name) {
+            continue;
+        }
+        let words = if name == "peak" { "works more than it communicates" } else { name };
+        g.append(
+            Circle::new()
+                .set("cx", page::round(x + 5.0))
+                .set("cy", y - 4.0)
+                .set("r", 5)
+                .set("fill", palette::hex(Some(name))),
+        );
+        g.append(page::text(x + 15.0, y, "rf-note", words));
+        x += 34.0 + text_width(words.chars().count(), 12.0);
+    }
+    g
+}
+
+/// A vertical line from a dot to what it stands on.
+pub fn stem(from: (f64, f64), to: (f64, f64)) -> Line {
+    page::line(from, to, "rf-leader")
+}

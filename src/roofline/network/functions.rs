@@ -1,0 +1,188 @@
+//! Adds up work and communication below each function that communicates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::below::{Below, Id};
+use super::{cost, ranks_of_a_host};
+use crate::profile::communication::{Communication, NetworkSeconds};
+use crate::profile::mpi::CallSite;
+use crate::profile::{Function, Profile};
+
+/// Most functions that are listed.
+const MOST: usize = 40;
+/// Functions whose seconds differ by less than this share are the same work.
+const SAME: f64 = 0.01;
+
+/// Functions by the seconds in MPI below them.
+pub fn of(profile: &Profile) -> Vec<Communication> {
+    let Some(mpi) = &profile.mpi else { return Vec::new() };
+    let sites: Vec<&CallSite> = mpi.sites.iter().filter(|site| site.is_communication()).collect();
+    let callers = sites.iter().map(|site| (site.caller.clone(), site.module.clone())).collect();
+    let below = Below::of(profile, &callers);
+    let mut sums = Sums::default();
+    for site in &sites {
+        sums.add_site(site, profile, &below);
+    }
+    let communicate: BTreeSet<Key> = sums.of.keys().cloned().collect();
+    for function in &profile.functions {
+        sums.add_work(function, &below, &communicate);
+    }
+    sums.finish(&below)
+}
+
+/// A function on stacks, or a caller on none.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Seen(Id),
+    Caller(String, String),
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    of: BTreeMap<Key, Sum>,
+}
+
+/// Below one function.
+#[derive(Debug, Default)]
+struct Sum {
+    calls_mpi: bool,
+    work_s: Option<f64>,
+    bound_s: f64,
+    flops: Option<f64>,
+    dram_bytes: Option<f64>,
+    mpi_s: f64,
+    waiting_s: Known<f64>,
+    bytes: Known<f64>,
+    network: Known<NetworkSeconds>,
+}
+
+/// A sum that one unknown part makes unknown.
+#[derive(Debug, Default)]
+struct Known<T> {
+    sum: T,
+    is_unknown: bool,
+}
+
+impl Known<f64> {
+    fn add(&mut self, value: Option<f64>, share: f64) {
+        self.is_unknown |= value.is_none();
+        self.sum += share * value.unwrap_or(0.0);
+    }
+}
+
+impl<T: Copy> Known<T> {
+    fn get(&self) -> Option<T> {
+        (!self.is_unknown).then_some(self.sum)
+    }
+}
+
+/// The functions that a share of something lies below.
+fn keys(shares: Option<Vec<(Id, f64)>>, own: (&str, &str), below: &Below) -> Vec<(Key, f64)> {
+    match shares {
+        Some(shares) => shares.into_iter().map(|(id, share)| (Key::Seen(id), share)).collect(),
+        None => match below.find(own.0, own.1) {
+            Some(id) => vec![(Key::Seen(id), 1.0)],
+            None => vec![(Key::Caller(own.0.to_owned(), own.1.to_owned()), 1.0)],
+        },
+    }
+}
+
+impl Sums {
+    fn add_site(&mut self, site: &CallSite, profile: &Profile, below: &Below) {
+        let own = (site.caller.as_str(), site.module.as_str());
+        let cost = profile.network.as_ref().and_then(|n| cost::of_site(site, n, ranks_of_a_host(n)));
+        for (key, share) in keys(below.on_stack(own.0, own.1), own, below) {
+            let is_caller = match &key {
+                Key::Seen(id) => below.find(own.0, own.1) == Some(*id),
+                Key::Caller(..) => true,
+            };
+            let sum = self.of.entry(key).or_default();
+            sum.calls_mpi |= is_caller;
+            sum.mpi_s += share * site.time_s.unwrap_or(0.0);
+            sum.waiting_s.add(site.waiting_s, share);
+            sum.bytes.add(site.bytes.map(|bytes| bytes as f64), share);
+            sum.network.is_unknown |= cost.is_none();
+            sum.network.sum.add(cost.unwrap_or_default(), share);
+        }
+    }
+
+    fn add_work(&mut self, function: &Function, below: &Below, communicate: &BTreeSet<Key>) {
+        let own = (function.name.as_str(), function.module.as_str());
+        for (key, share) in keys(below.work(own.0, own.1), own, below) {
+            if !communicate.contains(&key) {
+                continue;
+            }
+            let sum = self.of.entry(key).or_default();
+            let add = |to: &mut Option<f64>, value: Option<f64>| {
+                if let Some(value) = value {
+                    *to = Some(to.unwrap_or(0.0) + share * value);
+                }
+            };
+            add(&mut sum.work_s, function.cpu_s);
+            add(&mut sum.flops, function.flops.map(|flops| flops.total as f64));
+            add(&mut sum.dram_bytes, function.bytes.and_then(|bytes| bytes.dram).map(|bytes| bytes as f64));
+            // What no ceiling explains is taken as it is.
+            let fraction = function.analysis.roof_fraction.map_or(1.0, |fraction| fraction.min(1.0));
+            sum.bound_s += share * fraction * function.cpu_s.unwrap_or(0.0);
+        }
+    }
+
+    fn finish(self, below: &Below) -> Vec<Communication> {
+        let depth = |key: &Key| match key {
+            Key::Seen(id) => below.depth(*id),
+            Key::Caller(..) => usize::MAX,
+        };
+        let mut all: Vec<(Key, Communication)> =
+            self.of.into_iter().map(|(key, sum)| (key.clone(), sum.finish(name(&key, below)))).collect();
+        // Of functions that do nothing but call the next one, the last remains.
+        all.sort_by(|(a, of_a), (b, of_b)| of_b.mpi_s.total_cmp(&of_a.mpi_s).then(depth(b).cmp(&depth(a))));
+        let mut listed: Vec<Communication> = Vec::new();
+        for (_, one) in all {
+            let is_same = |a: f64, b: f64| (a - b).abs() <= SAME * a.max(b);
+            let only_calls = |other: &Communication| {
+                is_same(one.mpi_s, other.mpi_s) && is_same(one.work_s.unwrap_or(0.0), other.work_s.unwrap_or(0.0))
+            };
+            if one.calls_mpi || !listed.iter().any(only_calls) {
+                listed.push(one);
+            }
+        }
+        listed.truncate(MOST);
+        listed
+    }
+}
+
+fn name(key: &Key, below: &Below) -> (String, String) {
+    match key {
+        Key::Seen(id) => below.function(*id).clone(),
+        Key::Caller(name, module) => (name.clone(), module.clone()),
+    }
+}
+
+impl Sum {
+    fn finish(self, (name, module): (String, String)) -> Communication {
+        let per = |of: Option<f64>, by: Option<f64>| of.zip(by.filter(|by| *by > 0.0)).map(|(of, by)| of / by);
+        let (bytes, network) = (self.bytes.get(), self.network.get());
+        let work_s = self.work_s.unwrap_or(0.0);
+        let bound_s = network.map(|network| {
+            let blocking = network.seconds() - network.overlappable_s;
+            self.bound_s.max(network.overlappable_s) + blocking
+        });
+        Communication {
+            name,
+            module,
+            calls_mpi: self.calls_mpi,
+            work_s: self.work_s,
+            mpi_s: self.mpi_s,
+            waiting_s: self.waiting_s.get(),
+            network,
+            flops: self.flops,
+            dram_bytes: self.dram_bytes,
+            bytes,
+            oi: per(self.flops, self.dram_bytes),
+            cai: per(self.flops, bytes),
+            bound_s,
+            roof_fraction: per(bound_s, Some(work_s + self.mpi_s)),
+            class: None,
+        }
+    }
+}
