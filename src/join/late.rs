@@ -8,152 +8,16 @@
 //!
 //! The rest of a call's time is transfer and the library's own work. The names are Scalasca's (its patterns of inefficiency).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::{self, Group};
+use super::host_clocks;
+use super::partners::{self, Collective, Message, Partners, Placed, Rank};
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
 
 /// Most calls that are matched: they all lie in memory.
 const MOST_CALLS: usize = 100 << 20;
-
-/// Whom a collective call waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Collective {
-    /// Every rank for the last one.
-    All,
-    /// The others for the root.
-    FromRoot,
-    /// The root for the others.
-    ToRoot,
-    /// Each rank for those before it.
-    Prefix,
-    /// Nobody: it returns at once.
-    Nonblocking,
-}
-
-fn collective(call: &str) -> Option<Collective> {
-    let name = call.strip_prefix("MPI_")?;
-    let name = name.strip_suffix("_c").unwrap_or(name);
-    Some(match name {
-        "Barrier"
-        | "Allreduce"
-        | "Allgather"
-        | "Allgatherv"
-        | "Alltoall"
-        | "Alltoallv"
-        | "Alltoallw"
-        | "Reduce_scatter"
-        | "Reduce_scatter_block" => Collective::All,
-        "Bcast" | "Scatter" | "Scatterv" => Collective::FromRoot,
-        "Reduce" | "Gather" | "Gatherv" => Collective::ToRoot,
-        "Scan" | "Exscan" => Collective::Prefix,
-        "Ibarrier"
-        | "Iallreduce"
-        | "Iallgather"
-        | "Iallgatherv"
-        | "Ialltoall"
-        | "Ialltoallv"
-        | "Ialltoallw"
-        | "Ireduce_scatter"
-        | "Ireduce_scatter_block"
-        | "Ibcast"
-        | "Iscatter"
-        | "Iscatterv"
-        | "Ireduce"
-        | "Igather"
-        | "Igatherv"
-        | "Iscan"
-        | "Iexscan" => Collective::Nonblocking,
-        _ => return None,
-    })
-}
-
-/// Whether the call returns before its message has arrived.
-fn is_nonblocking(call: &str) -> bool {
-    call.strip_prefix("MPI_I").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
-        && !call.starts_with("MPI_Init")
-}
-
-fn completes(call: &str) -> bool {
-    ["MPI_Wait", "MPI_Waitall", "MPI_Waitany", "MPI_Waitsome"].contains(&call)
-}
-
-/// Whether the call receives a message, or starts to.
-fn receives(call: &str) -> bool {
-    let name = call.strip_prefix("MPI_").unwrap_or(call).to_ascii_lowercase();
-    name.contains("recv") || name.starts_with("start")
-}
-
-/// What a function of MPI does, as far as waiting is concerned.
-#[derive(Debug, Clone, Copy)]
-struct Kind<'c> {
-    name: &'c str,
-    collective: Option<Collective>,
-    is_nonblocking: bool,
-    completes: bool,
-    receives: bool,
-}
-
-impl<'c> Kind<'c> {
-    fn of(name: &'c str) -> Kind<'c> {
-        let (collective, is_nonblocking, completes) = (collective(name), is_nonblocking(name), completes(name));
-        Kind { name, collective, is_nonblocking, completes, receives: receives(name) }
-    }
-
-    /// Whether `call` never waits for another rank, or its waiting is found with its partners.
-    fn is_understood(&self, call: &Placed<'_>) -> bool {
-        let has_partners = self.collective.is_some() || call.to.is_some() || call.from.is_some();
-        has_partners && call.group.is_some()
-            || self.completes
-            || self.is_nonblocking
-            || ["MPI_Test", "MPI_Iprobe", "MPI_Start"].iter().any(|name| self.name.starts_with(name))
-    }
-}
-
-/// A call whose partners are ranks of `MPI_COMM_WORLD`.
-#[derive(Debug, Clone, Copy)]
-struct Placed<'r> {
-    call: &'r MpiCall,
-    /// Its communicator; `None`: not known.
-    group: Option<&'r Group>,
-    /// (rank, tag)
-    to: Option<(i32, i32)>,
-    /// (rank, tag); negative: anybody.
-    from: Option<(i32, i32)>,
-    root: Option<i32>,
-}
-
-impl<'r> Placed<'r> {
-    fn of(call: &'r MpiCall, groups: &'r [Option<Group>]) -> Placed<'r> {
-        let group = call.communicator.and_then(|i| groups.get(i as usize)?.as_ref());
-        let in_world = |rank: i32| -> i32 {
-            let member = group.and_then(|group| group.members.get(usize::try_from(rank).ok()?));
-            member.map_or(-1, |rank| *rank as i32)
-        };
-        let side = |(rank, tag): (i32, i32)| (in_world(rank), tag);
-        Placed { call, group, to: call.to.map(side), from: call.from.map(side), root: call.root.map(in_world) }
-    }
-}
-
-/// The calls of one rank, with the kinds of its call sites.
-struct Rank<'r> {
-    number: u32,
-    calls: Vec<Placed<'r>>,
-    kinds: Vec<Kind<'r>>,
-}
-
-impl<'r> Rank<'r> {
-    fn of((number, (rank, groups)): (usize, (&'r RankCalls, &'r Vec<Option<Group>>))) -> Rank<'r> {
-        let kinds = rank.sites.iter().map(|site| Kind::of(&site.call)).collect();
-        let calls = rank.calls.iter().map(|call| Placed::of(call, groups)).collect();
-        Rank { number: number as u32, calls, kinds }
-    }
-
-    fn kind(&self, call: &Placed<'_>) -> Kind<'r> {
-        self.kinds.get(call.call.site as usize).copied().unwrap_or(Kind::of(""))
-    }
-}
 
 /// What the calls of a rank have to do with others, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,9 +44,19 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         return Err("ranks are missing, or did not ask for their number".into());
     }
     let groups = groups::groups(ranks);
-    let hosts = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().len();
+    let names: Vec<&str> = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
+    let hosts = names.len();
     let host = |rank: u32| ranks.get(rank as usize).map(|rank| rank.host.as_str());
-    for (((rank, found), groups), mpi) in ranks.iter().zip(found(ranks, &groups)).zip(&groups).zip(sites) {
+    let host_of: Vec<usize> =
+        ranks.iter().map(|rank| names.iter().position(|name| *name == rank.host).unwrap_or(0)).collect();
+    let compared = compared(ranks, &groups, &host_of, hosts);
+    let (found, missing) = match &compared {
+        Compared::OneClock => (found(ranks, &groups), None),
+        Compared::Shifted(shifted, _) => (found(shifted, &groups), None),
+        Compared::Not(reason) => (found(ranks, &groups), Some(reason.clone())),
+    };
+    let clock_error_s = if let Compared::Shifted(_, error_ns) = compared { Some(error_ns as f64 / 1e9) } else { None };
+    for (((rank, found), groups), mpi) in ranks.iter().zip(found).zip(&groups).zip(sites) {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
         for (call, found) in rank.calls.iter().zip(found) {
             let Some(key) = rank.sites.get(call.site as usize) else { continue };
@@ -194,16 +68,48 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         }
         for site in &mut mpi.sites {
             let of_site = of_site.get(&site.key());
-            let waited = of_site.and_then(|site| site.found.waited).filter(|_| hosts == 1);
+            let waited = of_site.and_then(|site| site.found.waited).filter(|_| missing.is_none());
             site.waiting_s = waited.map(|ns| ns as f64 / 1e9);
             site.transfer_s = site.time_s.zip(site.waiting_s).map(|(time, waiting)| (time - waiting).max(0.0));
             site.received = of_site.and_then(|site| site.found.received);
             site.members = of_site.and_then(|site| site.members);
             site.far_calls = of_site.map(|site| site.far_calls);
         }
-        mpi.split_missing = (hosts > 1).then(|| format!("the clocks of {hosts} hosts are not compared"));
+        mpi.split_missing.clone_from(&missing);
+        mpi.clock_error_s = clock_error_s;
     }
     Ok(())
+}
+
+/// The calls of all ranks on one clock.
+enum Compared {
+    /// They are.
+    OneClock,
+    /// So, within these nanoseconds.
+    Shifted(Vec<RankCalls>, u64),
+    /// They cannot be.
+    Not(String),
+}
+
+fn compared(ranks: &[RankCalls], groups: &[Vec<Option<Group>>], host_of: &[usize], hosts: usize) -> Compared {
+    if hosts < 2 {
+        return Compared::OneClock;
+    }
+    let placed: Vec<Rank<'_>> = ranks.iter().zip(groups).enumerate().map(Rank::of).collect();
+    match host_clocks::compare(&placed, host_of, hosts, &Partners::of(&placed)) {
+        Ok(clocks) => {
+            let mut shifted = ranks.to_vec();
+            for (rank, host) in shifted.iter_mut().zip(host_of) {
+                let offset = clocks.offsets_ns[*host];
+                for call in &mut rank.calls {
+                    call.start_ns = call.start_ns.saturating_add_signed(offset);
+                    call.end_ns = call.end_ns.saturating_add_signed(offset);
+                }
+            }
+            Compared::Shifted(shifted, clocks.error_ns)
+        }
+        Err(reason) => Compared::Not(reason),
+    }
 }
 
 /// Whether a partner of the call is on another host than its own.
@@ -247,75 +153,52 @@ fn found(ranks: &[RankCalls], groups: &[Vec<Option<Group>>]) -> Vec<Vec<Found>> 
     };
     let of_rank = |rank: &Rank<'_>| rank.calls.iter().map(|call| unmatched(rank, call)).collect();
     let mut found: Vec<Vec<Found>> = ranks.iter().map(of_rank).collect();
-    messages(&ranks, &mut found);
-    collectives(&ranks, &mut found);
+    let partners = Partners::of(&ranks);
+    messages(&ranks, &partners, &mut found);
+    collectives(&ranks, &partners, &mut found);
     found
-}
-
-/// The indices of a rank's calls in the order of their start.
-fn by_start(calls: &[Placed<'_>]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|&i| calls[i].call.start_ns);
-    order
 }
 
 fn within(until_ns: u64, call: &MpiCall) -> u64 {
     until_ns.min(call.end_ns).saturating_sub(call.start_ns)
 }
 
-/// (communicator, from, to, tag); ranks of `MPI_COMM_WORLD`.
-type Queue = (u32, i32, i32, i32);
-
-fn messages(ranks: &[Rank<'_>], found: &mut [Vec<Found>]) {
-    // Sends in order: (rank, call).
-    let mut sends: HashMap<Queue, VecDeque<(usize, usize)>> = HashMap::new();
-    for (sender, rank) in ranks.iter().enumerate() {
-        for i in by_start(&rank.calls) {
-            let call = &rank.calls[i];
-            if let (Some((to, tag)), Some(group)) = (call.to, call.group) {
-                sends.entry((group.id, rank.number as i32, to, tag)).or_default().push_back((sender, i));
-            }
+/// Waiting of messages.
+fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
+    let mut arrivals: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ranks.len()];
+    for &(receiver, i) in &partners.unmatched {
+        found[receiver][i] = Found { waited: None, received: None };
+    }
+    for &Message { sent: (sender, sent), received: (receiver, i) } in &partners.messages {
+        let (send, receive) = (ranks[sender].calls[sent], ranks[receiver].calls[i]);
+        found[receiver][i].received = send.call.bytes;
+        if ranks[receiver].kind(&receive).is_nonblocking {
+            arrivals[receiver].push((receive.call.start_ns, send.call.start_ns));
+        } else if let Some(wait) = &mut found[receiver][i].waited {
+            *wait = (*wait).max(within(send.call.start_ns, receive.call));
+        }
+        // A send that lasts until its receive begins has waited for it.
+        let blocks = !ranks[sender].kind(&send).is_nonblocking;
+        if blocks
+            && send.call.end_ns >= receive.call.start_ns
+            && let Some(wait) = &mut found[sender][sent].waited
+        {
+            *wait = (*wait).max(within(receive.call.start_ns, send.call));
         }
     }
-    for (receiver, rank) in ranks.iter().enumerate() {
-        let received = |call: &Placed<'_>| Some((call.group?.id, call.from?));
-        // A receive from anybody takes a message that belongs to no queue for sure.
-        let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
-        let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
-        let order = by_start(&rank.calls);
-        let mut arrivals: Vec<(u64, u64)> = Vec::new();
-        for &i in &order {
-            let call = &rank.calls[i];
-            let Some((group, (from, tag))) = received(call) else { continue };
-            let queue = (!takes_any.contains(&group)).then(|| sends.get_mut(&(group, from, rank.number as i32, tag)));
-            let Some((sender, sent)) = queue.flatten().and_then(VecDeque::pop_front) else {
-                found[receiver][i] = Found { waited: None, received: None };
-                continue;
-            };
-            let send = ranks[sender].calls[sent];
-            found[receiver][i].received = send.call.bytes;
-            if rank.kind(call).is_nonblocking {
-                arrivals.push((call.call.start_ns, send.call.start_ns));
-            } else if let Some(wait) = &mut found[receiver][i].waited {
-                *wait = (*wait).max(within(send.call.start_ns, call.call));
-            }
-            // A send that lasts until its receive begins has waited for it.
-            let blocks = !ranks[sender].kind(&send).is_nonblocking;
-            if blocks
-                && send.call.end_ns >= call.call.start_ns
-                && let Some(wait) = &mut found[sender][sent].waited
-            {
-                *wait = (*wait).max(within(call.call.start_ns, send.call));
-            }
-        }
-        late_arrivals(rank, &order, &arrivals, &mut found[receiver]);
+    for ((rank, arrivals), found) in ranks.iter().zip(&arrivals).zip(found) {
+        late_arrivals(rank, arrivals, found);
     }
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
 /// `arrivals`: (receive's start, send's start), in order of the former.
-fn late_arrivals(rank: &Rank<'_>, order: &[usize], arrivals: &[(u64, u64)], found: &mut [Found]) {
-    let completing: Vec<usize> = order.iter().copied().filter(|&i| rank.kind(&rank.calls[i]).completes).collect();
+fn late_arrivals(rank: &Rank<'_>, arrivals: &[(u64, u64)], found: &mut [Found]) {
+    if arrivals.is_empty() {
+        return;
+    }
+    let completing: Vec<usize> =
+        partners::by_start(&rank.calls).into_iter().filter(|&i| rank.kind(&rank.calls[i]).completes).collect();
     for &(received_ns, sent_ns) in arrivals {
         let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < received_ns);
         let completes = completing[first..].iter().find(|&&i| rank.calls[i].call.end_ns >= sent_ns);
@@ -327,43 +210,16 @@ fn late_arrivals(rank: &Rank<'_>, order: &[usize], arrivals: &[(u64, u64)], foun
     }
 }
 
-fn collectives(ranks: &[Rank<'_>], found: &mut [Vec<Found>]) {
-    // By communicator: its ranks, and the collective calls of each in order.
-    let mut sequences: BTreeMap<u32, (&[u32], Vec<Vec<usize>>)> = BTreeMap::new();
-    for (place, rank) in ranks.iter().enumerate() {
-        for i in by_start(&rank.calls) {
-            let call = &rank.calls[i];
-            let Some(group) = call.group.filter(|_| rank.kind(call).collective.is_some()) else { continue };
-            let (members, calls) =
-                sequences.entry(group.id).or_insert_with(|| (&*group.members, vec![Vec::new(); group.members.len()]));
-            if let Some(own) = members.iter().position(|member| *member as usize == place) {
-                calls[own].push(i);
-            }
-        }
+/// Waiting of collective calls.
+fn collectives(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
+    for &(rank, i) in &partners.out_of_step {
+        found[rank][i].waited = None;
     }
-    for (members, calls) in sequences.into_values() {
-        of_communicator(ranks, members, &calls, found);
-    }
-}
-
-/// `sequences`: for each of `members`, its collective calls in order.
-fn of_communicator(ranks: &[Rank<'_>], members: &[u32], sequences: &[Vec<usize>], found: &mut [Vec<Found>]) {
-    let rounds = sequences.iter().map(Vec::len).max().unwrap_or(0);
-    for round in 0..rounds {
-        // (rank, call) of each member.
-        let calls: Option<Vec<(usize, usize)>> =
-            members.iter().zip(sequences).map(|(rank, calls)| Some((*rank as usize, *calls.get(round)?))).collect();
-        let kind = |(rank, i): (usize, usize)| ranks[rank].kind(&ranks[rank].calls[i]);
-        let same = calls.filter(|calls| calls.iter().all(|call| kind(*call).name == kind(calls[0]).name));
-        let Some(calls) = same else {
-            // From here on the order says nothing.
-            for (rank, calls) in members.iter().zip(sequences) {
-                calls[round.min(calls.len())..].iter().for_each(|&i| found[*rank as usize][i].waited = None);
-            }
-            return;
-        };
-        let Some(collective) = calls.first().and_then(|first| kind(*first).collective) else { continue };
+    for calls in &partners.rounds {
         let call = |(rank, i): (usize, usize)| &ranks[rank].calls[i];
+        let Some(collective) = calls.first().and_then(|first| ranks[first.0].kind(call(*first)).collective) else {
+            continue;
+        };
         let started = |of: &[(usize, usize)]| of.iter().map(|of| call(*of).call.start_ns).max();
         for (own, &(rank, i)) in calls.iter().enumerate() {
             let root = call((rank, i)).root;
@@ -371,9 +227,9 @@ fn of_communicator(ranks: &[Rank<'_>], members: &[u32], sequences: &[Vec<usize>]
             let of_root =
                 || calls.iter().find(|(rank, _)| Some(*rank as i32) == root).map(|of| call(*of).call.start_ns);
             let until = match collective {
-                Collective::All => started(&calls),
+                Collective::All => started(calls),
                 Collective::FromRoot if !is_root => of_root(),
-                Collective::ToRoot if is_root => started(&calls),
+                Collective::ToRoot if is_root => started(calls),
                 Collective::Prefix => started(&calls[..own]),
                 Collective::FromRoot | Collective::ToRoot | Collective::Nonblocking => None,
             };
@@ -503,7 +359,7 @@ mod tests {
         let elsewhere = RankCalls { host: "b".into(), ..rank(1, &[]) };
         let [a, b] = &mut mpis;
         split(&[rank(0, &[]), elsewhere], &mut [a, b]).unwrap();
-        assert!(mpis[0].split_missing.as_ref().unwrap().contains("clocks of 2 hosts"));
+        assert!(mpis[0].split_missing.as_ref().unwrap().contains("no calls between 2 hosts"));
     }
 
     #[test]

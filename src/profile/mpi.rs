@@ -20,6 +20,9 @@ pub struct Mpi {
     pub at_least: bool,
     /// Why waiting and transfer are `null`; `null` where they are not.
     pub split_missing: Option<String>,
+    /// The clocks of the hosts were compared by messages, within these seconds; `null`: one host, or they were not compared.
+    #[serde(default)]
+    pub clock_error_s: Option<f64>,
     /// Functions by the seconds that they communicate, with all that they call; in merged profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Communication>,

@@ -87,6 +87,9 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     if shown.len() > most {
         notes.push(format!("… and {} more call sites", shown.len() - most));
     }
+    if let Some(error) = mpi.clock_error_s.filter(|_| most > FEW) {
+        notes.push(format!("waiting over hosts: their clocks were compared by messages, within {}", seconds(error)));
+    }
     if let Some(reason) = mpi.split_missing.as_ref().filter(|_| most > FEW) {
         notes.push(format!("waiting: {NOT_MEASURED} ({reason})"));
     }
