@@ -86,3 +86,10 @@ pub enum NetworkError {
         reason: String,
     },
 }
+
+impl NetworkError {
+    /// Whether all ranks of a host fail alike.
+    pub fn is_of_all(&self) -> bool {
+        !matches!(self, NetworkError::Failed { .. } | NetworkError::Loader(_) | NetworkError::Step)
+    }
+}

@@ -13,6 +13,7 @@
 //! crashes or hangs costs its ceilings alone. All ranks make the same [`Step`](step::Step)s, which rank 0 decides on; each notes
 //! times with its own clock.
 
+mod ahead;
 mod collective;
 mod collectives;
 mod error;
@@ -41,6 +42,7 @@ use crate::profile::run::Warning;
 use crate::tracee::mpi::datatypes::Family;
 use crate::tracee::whole_file;
 
+use ahead::Ahead;
 use hosts::Hosts;
 use kept::Key;
 use mpi::Mpi;
@@ -79,6 +81,7 @@ pub fn measure(
     take: &mut dyn FnMut(Network),
 ) -> Result<(), NetworkError> {
     let names = names(request)?;
+    let _ahead = Ahead::of_others();
     let mpi = Mpi::start(&names)?;
     if let Some(launched) = request.ranks.filter(|launched| *launched != mpi.ranks) {
         return Err(NetworkError::OtherLauncher { library: mpi.file(), launched, seen: mpi.ranks });

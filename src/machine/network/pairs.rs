@@ -4,7 +4,7 @@ use super::NetworkError;
 use super::points::{self, INNER, Limits, Rounds};
 use super::sizes;
 use super::step::{Pair, Pattern, Step};
-use super::stream::{self, Sustained};
+use super::stream::{self, Stream, Sustained};
 use super::team::{Stamps, Team};
 use crate::profile::network::{Curve, CurvePoint, Distance, PairCurve};
 
@@ -21,7 +21,7 @@ const MESSAGES: u64 = 64;
 const SMALLEST_MESSAGE: u64 = 64 << 10;
 const LARGEST_MESSAGE: u64 = 4 << 20;
 /// Streams that are compared, each after a pause of so many seconds, in which a bucket fills.
-const STREAMS: usize = 3;
+const STREAMS: usize = 5;
 const PAUSE_S: f64 = 0.1;
 /// Half a ping-pong at more than this part of the sustained rate may be a burst's: each direction rests half of the time.
 const SUSPECT: f64 = 0.4;
@@ -135,23 +135,22 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
     Ok(stream::together(&streams))
 }
 
-/// One stream of about `bytes` bytes: the rate of the slowest pair, with its burst; seconds from start to end.
+/// One stream of about `bytes` bytes, of the slowest pair; and its seconds from start to end.
 fn stream(
     team: &mut dyn Team,
     pairs: &[Pair],
     bytes: u64,
     expected_s: f64,
-) -> Result<Option<(Sustained, f64)>, NetworkError> {
+) -> Result<Option<(Stream, f64)>, NetworkError> {
     let message = (bytes / MESSAGES).clamp(SMALLEST_MESSAGE, LARGEST_MESSAGE);
     let messages = (bytes / message) as u32;
     let stamps = team.lead(&Step::Stream { pairs: pairs.to_vec(), bytes: message, messages, expected_s })?;
     let of = |pair: &Pair| {
         let stamps = &stamps[pair.1 as usize];
         let seconds = stamps.last()?.saturating_sub(*stamps.first()?) as f64 * 1e-9;
-        Some((stream::sustained(stamps, message)?, seconds))
+        Some((stream::seen(stamps, message)?, seconds))
     };
-    let all = pairs.iter().filter_map(of);
-    Ok(all.min_by(|a, b| a.0.bytes_per_s.total_cmp(&b.0.bytes_per_s)))
+    Ok(pairs.iter().filter_map(of).max_by(|a, b| a.1.total_cmp(&b.1)))
 }
 
 /// Measures again, behind a used up burst, the sizes that were faster than the sustained rate allows, or may have been.

@@ -46,13 +46,20 @@ pub struct Limits {
 pub fn curve(sizes: &[u64], limits: Limits, measure: Measure<'_>) -> Result<Curve, NetworkError> {
     let mut curve = Curve::default();
     for &bytes in sizes {
-        let is_known = curve.points.len() > 1;
-        if is_known && curve.seconds(bytes as f64).is_some_and(|expected| expected > limits.longest_s) {
+        if least(&curve.points, bytes).is_some_and(|expected| expected > limits.longest_s) {
             break;
         }
         curve.points.extend(point(bytes, limits.inner, measure)?);
     }
     Ok(curve)
+}
+
+/// Seconds that `bytes` will take at least: on the line through the shortest rounds of the last two points, which other work on the host
+/// delays least.
+fn least(points: &[CurvePoint], bytes: u64) -> Option<f64> {
+    let [.., a, b] = points else { return None };
+    let slope = (b.least_s - a.least_s).max(0.0) / (b.bytes - a.bytes).max(1) as f64;
+    Some(b.least_s + slope * bytes.saturating_sub(b.bytes) as f64)
 }
 
 /// Measures a point.

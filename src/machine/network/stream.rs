@@ -10,43 +10,57 @@ const SHORTEST_S: f64 = 250e-6;
 /// In a burst bytes arrive at least so many times as fast.
 const FASTER: f64 = 1.5;
 
+/// Parts of the later half whose rates are compared.
+const PARTS: usize = 8;
+
 /// What a stream shows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sustained {
-    /// Bytes a second of its later half.
-    pub bytes_per_s: f64,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    /// Bytes a second in parts of its later half.
+    pub rates: Vec<f64>,
     /// Bytes that went faster before; `None`: no burst was seen.
     pub burst_bytes: Option<f64>,
 }
 
+/// What several streams show together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sustained {
+    /// Bytes a second behind a burst.
+    pub bytes_per_s: f64,
+    /// Bytes that go faster before; `None`: no burst was seen.
+    pub burst_bytes: Option<f64>,
+}
+
 /// From the stamps of the receiver, in nanoseconds: its start, then the arrival of each message of `bytes` bytes. `None`: too few.
-pub fn sustained(stamps: &[u64], bytes: u64) -> Option<Sustained> {
+pub fn seen(stamps: &[u64], bytes: u64) -> Option<Stream> {
     let (&start, arrivals) = stamps.split_first()?;
     if arrivals.len() < FEWEST {
         return None;
     }
-    let seconds = |stamp: u64| stamp.saturating_sub(start) as f64 * 1e-9;
+    let seconds = |i: usize| arrivals[i].saturating_sub(start) as f64 * 1e-9;
     let arrived = |i: usize| ((i + 1) as u64 * bytes) as f64;
     let (half, last) = (arrivals.len() / 2, arrivals.len() - 1);
-    let took = seconds(arrivals[last]) - seconds(arrivals[half]);
-    if took <= 0.0 {
-        return None;
-    }
-    let rate = (arrived(last) - arrived(half)) / took;
-    let mut ahead: Vec<f64> = (half..=last).map(|i| arrived(i) - rate * seconds(arrivals[i])).collect();
-    let ahead = median(&mut ahead)?;
+    let border = |part: usize| half + part * (last - half) / PARTS;
+    let rate = |from: usize, to: usize| (arrived(to) - arrived(from)) / (seconds(to) - seconds(from));
+    let parts =
+        (0..PARTS).map(|part| (border(part), border(part + 1))).filter(|(from, to)| seconds(*to) > seconds(*from));
+    let rates: Vec<f64> = parts.map(|(from, to)| rate(from, to)).collect();
+    let usual = median(&mut rates.clone())?;
+    let ahead = median(&mut (half..=last).map(|i| arrived(i) - usual * seconds(i)).collect::<Vec<f64>>())?;
     // While the burst lasted: until as much had arrived.
     let end = (0..arrivals.len()).find(|i| arrived(*i) >= ahead).unwrap_or(last);
-    let early = arrived(end) / seconds(arrivals[end]).max(1e-9);
-    let is_burst = ahead > rate * SHORTEST_S && early > FASTER * rate;
-    Some(Sustained { bytes_per_s: rate, burst_bytes: is_burst.then_some(ahead) })
+    let early = arrived(end) / seconds(end).max(1e-9);
+    let is_burst = ahead > usual * SHORTEST_S && early > FASTER * usual;
+    Some(Stream { rates, burst_bytes: is_burst.then_some(ahead) })
 }
 
-/// Of several streams: the median rate, and the median burst if all had one.
-pub fn together(streams: &[Sustained]) -> Option<Sustained> {
-    let bytes_per_s = median(&mut streams.iter().map(|stream| stream.bytes_per_s).collect::<Vec<_>>())?;
-    let bursts: Option<Vec<f64>> = streams.iter().map(|stream| stream.burst_bytes).collect();
-    Some(Sustained { bytes_per_s, burst_bytes: bursts.and_then(|mut bursts| median(&mut bursts)) })
+/// Of several streams: the median of all rates, which the moments in which a rank was kept off its CPU hardly change; and the median
+/// burst, if most of them had one.
+pub fn together(streams: &[Stream]) -> Option<Sustained> {
+    let bytes_per_s = median(&mut streams.iter().flat_map(|stream| stream.rates.clone()).collect::<Vec<_>>())?;
+    let mut bursts: Vec<f64> = streams.iter().filter_map(|stream| stream.burst_bytes).collect();
+    let is_burst = 2 * bursts.len() > streams.len();
+    Some(Sustained { bytes_per_s, burst_bytes: median(&mut bursts).filter(|_| is_burst) })
 }
 
 /// The median; the lower one of two. `None`: there are no values.
@@ -72,7 +86,7 @@ mod tests {
     #[test]
     fn a_token_bucket_shows_its_rate_and_its_burst() {
         for (rate, burst) in [(96e6, 65_536.0), (96e6, 262_144.0), (24e6, 262_144.0)] {
-            let seen = sustained(&arrivals(rate, burst, 65_536, 128), 65_536).unwrap();
+            let seen = together(&[seen(&arrivals(rate, burst, 65_536, 128), 65_536).unwrap()]).unwrap();
             assert!((seen.bytes_per_s / rate - 1.0).abs() < 0.001, "{seen:?}");
             let found = seen.burst_bytes.unwrap();
             assert!((found - burst).abs() < 8192.0, "{burst}: {found}");
@@ -81,17 +95,27 @@ mod tests {
 
     #[test]
     fn a_plain_link_has_no_burst() {
-        let seen = sustained(&arrivals(96e6, 0.0, 65_536, 128), 65_536).unwrap();
-        assert_eq!(seen.burst_bytes, None);
-        assert_eq!(sustained(&arrivals(96e6, 0.0, 65_536, 3), 65_536), None, "too few");
-        assert_eq!(sustained(&[5; 40], 8), None, "a clock that stands still");
+        assert_eq!(seen(&arrivals(96e6, 0.0, 65_536, 128), 65_536).unwrap().burst_bytes, None);
+        assert_eq!(seen(&arrivals(96e6, 0.0, 65_536, 3), 65_536), None, "too few");
+        assert_eq!(seen(&[5; 40], 8), None, "a clock that stands still");
     }
 
     #[test]
-    fn one_stream_without_a_burst_refutes_the_others() {
-        let stream = |rate, burst| Sustained { bytes_per_s: rate, burst_bytes: burst };
+    fn a_pause_of_the_receiver_is_no_burst_and_no_rate() {
+        let mut late = arrivals(96e6, 0.0, 65_536, 128);
+        late[100..].iter_mut().for_each(|stamp| *stamp += 10_000_000);
+        let one = seen(&late, 65_536).unwrap();
+        assert!((median(&mut one.rates.clone()).unwrap() / 96e6 - 1.0).abs() < 0.01);
+        let plain = seen(&arrivals(96e6, 0.0, 65_536, 128), 65_536).unwrap();
+        assert_eq!(together(&[one, plain.clone(), plain]).unwrap().burst_bytes, None);
+    }
+
+    #[test]
+    fn most_streams_decide() {
+        let stream = |rate, burst| Stream { rates: vec![rate], burst_bytes: burst };
         let all = [stream(10.0, Some(5.0)), stream(12.0, None), stream(11.0, Some(6.0))];
-        assert_eq!(together(&all), Some(stream(11.0, None)));
+        assert_eq!(together(&all), Some(Sustained { bytes_per_s: 11.0, burst_bytes: Some(5.0) }));
+        assert_eq!(together(&all[..2]).unwrap().burst_bytes, None);
         assert_eq!(together(&[]), None);
     }
 }
