@@ -1,26 +1,44 @@
-//! Measures ahead of other work, where this user may. The ranks stay in the usual class of scheduling: libraries wait by spinning, and in
-//! a real-time class they would keep the kernel's own threads from moving their messages.
+//! Measures ahead of other work, where this user may: a ceiling is what the network can do, not what other programs leave of it.
 
-/// The nice value of a rank.
+use crate::machine::harness::priority::Priority;
+
+/// The nice value of ranks that share CPUs.
 const NICE: libc::c_int = -10;
 
-/// While it lives, the calling thread, and processes that it starts, come before others.
-#[derive(Debug)]
+/// While it lives, the calling thread and the process of its rank come before others.
 pub struct Ahead {
+    _own: Option<Priority>,
     before: libc::c_int,
 }
 
 impl Ahead {
-    /// Asks for it. Where that is refused (ordinary users), nothing changes.
-    pub fn of_others() -> Ahead {
-        // SAFETY: queries and changes the nice value of the calling thread.
-        unsafe {
-            let before = libc::getpriority(libc::PRIO_PROCESS, 0);
+    /// Asks for it for this thread and for the process `pid`. Libraries wait by spinning: only where each of the ranks has a CPU of its
+    /// own (`is_alone`) they may run in a real-time class; elsewhere they take turns. Where that is refused (ordinary users), nothing
+    /// changes.
+    pub fn of_others(pid: u32, is_alone: bool) -> Ahead {
+        // SAFETY: queries the nice value of the calling thread.
+        let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        if !is_alone {
             if before > NICE {
-                libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+                // SAFETY: changes the nice values of the calling thread and of a child; a refusal is no error here.
+                unsafe {
+                    libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+                    libc::setpriority(libc::PRIO_PROCESS, pid, NICE);
+                }
             }
-            Ahead { before }
+            return Ahead { _own: None, before };
         }
+        let own = Priority::raise();
+        if own.granted() {
+            // SAFETY: copies the scheduling of the calling thread to a child; the structure is plain data.
+            unsafe {
+                let mut param: libc::sched_param = std::mem::zeroed();
+                if libc::sched_getparam(0, &mut param) == 0 {
+                    libc::sched_setscheduler(pid as libc::pid_t, libc::sched_getscheduler(0), &param);
+                }
+            }
+        }
+        Ahead { _own: Some(own), before }
     }
 }
 

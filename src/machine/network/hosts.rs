@@ -1,10 +1,11 @@
 //! Which ranks are on which hosts, and which of them form pairs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::step::Pair;
+use crate::machine::host::topology::cpulist;
 use crate::profile::network::{Distance, NetworkHost};
 
 /// Where a rank is, as it says itself.
@@ -21,7 +22,7 @@ pub struct Place {
 /// Longest name of a host that is looked at.
 const LONGEST_NAME: usize = 64;
 /// Longest list of CPUs.
-const LONGEST_LIST: usize = 64;
+const LONGEST_LIST: usize = 128;
 
 impl Place {
     /// That of this process.
@@ -35,6 +36,17 @@ impl Place {
             cpus: cpus.chars().take(LONGEST_LIST).collect(),
         }
     }
+}
+
+/// Whether the ranks of each machine may use as many CPUs as they are.
+pub fn have_cpus(places: &[Place]) -> bool {
+    let mut machines: BTreeMap<&str, (usize, BTreeSet<usize>)> = BTreeMap::new();
+    for place in places {
+        let (ranks, cpus) = machines.entry(&place.boot).or_default();
+        *ranks += 1;
+        cpus.extend(cpulist::parse(&place.cpus).unwrap_or_default());
+    }
+    machines.values().all(|(ranks, cpus)| *ranks <= cpus.len())
 }
 
 /// All ranks.
@@ -159,6 +171,14 @@ mod tests {
         let two = Hosts::new(places);
         assert_eq!(two.listed()[1].name, "n 22222222", "two hosts of one name");
         assert!(!two.have_one_clock() && hosts("ab").have_one_clock());
+    }
+
+    #[test]
+    fn ranks_have_cpus_if_their_machine_has_as_many() {
+        let place = |boot: &str, cpus: &str| Place { host: boot.into(), boot: boot.into(), cpus: cpus.into() };
+        assert!(have_cpus(&[place("a", "0-1"), place("a", "0-1"), place("b", "0")]));
+        assert!(have_cpus(&[place("a", "0"), place("a", "1")]), "each its own");
+        assert!(!have_cpus(&[place("a", "0"), place("a", "0")]));
     }
 
     #[test]

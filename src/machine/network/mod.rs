@@ -81,7 +81,6 @@ pub fn measure(
     take: &mut dyn FnMut(Network),
 ) -> Result<(), NetworkError> {
     let names = names(request)?;
-    let _ahead = Ahead::of_others();
     let mpi = Mpi::start(&names)?;
     if let Some(launched) = request.ranks.filter(|launched| *launched != mpi.ranks) {
         return Err(NetworkError::OtherLauncher { library: mpi.file(), launched, seen: mpi.ranks });
@@ -92,6 +91,7 @@ pub fn measure(
     let (library, build_id, is_leader) = (mpi.file(), mpi.build_id(), mpi.rank == 0);
     let mut rank = Rank::new(mpi);
     let places = rank.places()?;
+    let _ahead = Ahead::of_others(rank.mpi.pid(), rank.have_cpus(&places)?);
     if is_leader {
         let hosts = Hosts::new(places);
         let empty =

@@ -96,6 +96,11 @@ impl Mpi {
         Ok(mpi)
     }
 
+    /// The process that has the library.
+    pub fn pid(&self) -> u32 {
+        self.remote.pid()
+    }
+
     /// The library's file.
     pub fn file(&self) -> String {
         self.loaded.file.display().to_string()

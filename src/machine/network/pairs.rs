@@ -122,6 +122,8 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
         let Some((_, seconds)) = one else { return Ok(None) };
         took = seconds;
         if took >= STREAM_S || bytes >= STREAM_BYTES {
+            // A large burst may have hidden how slow the link is.
+            bytes = (bytes as f64 * (2.0 * STREAM_S / took).min(1.0)) as u64;
             break;
         }
         let factor = (1.2 * STREAM_S / took.max(1e-6)).clamp(1.5, GROWTH);
@@ -179,13 +181,13 @@ fn drained(
 fn rendezvous(team: &mut dyn Team, pairs: &[Pair], curve: &mut Curve) -> Result<Option<u64>, NetworkError> {
     let Some((mut below, mut above)) = sizes::broken_between(&curve.points) else { return Ok(None) };
     let seconds = |curve: &Curve, bytes: u64| {
-        curve.points.iter().find(|point| point.bytes == bytes).map_or(0.0, |point| point.seconds)
+        curve.points.iter().find(|point| point.bytes == bytes).map_or(0.0, |point| point.least_s)
     };
     for _ in 0..NARROWING {
         let bytes = (below + above) / 2;
         let Some(point) = ping_pong(team, pairs, bytes)? else { break };
         let middle = (seconds(curve, below) + seconds(curve, above)) / 2.0;
-        if point.seconds > middle {
+        if point.least_s > middle {
             above = bytes
         } else {
             below = bytes

@@ -108,7 +108,7 @@ mod tests {
 
         /// A message of the busy direction; its seconds.
         fn message(&mut self, bytes: f64) -> f64 {
-            let seconds = bytes / 2e9 + (bytes - self.tokens).max(0.0) / self.rate;
+            let seconds = (bytes / (2.0 * self.rate).max(2e9)).max((bytes - self.tokens) / self.rate);
             self.tokens = (self.tokens - bytes).max(0.0);
             self.rest(0.0, seconds);
             seconds

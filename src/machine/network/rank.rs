@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::NetworkError;
 use super::collective::Collective;
-use super::hosts::Place;
+use super::hosts::{self, Place};
 use super::mpi::{Comm, Mpi};
 use super::step::{Pair, Pattern, Step};
 use super::team::{Stamps, Team};
@@ -37,6 +37,15 @@ impl Rank {
         own.resize(PLACE, 0);
         let all = self.mpi.gather(&own)?;
         all.iter().map(|bytes| rmp_serde::from_slice(bytes).map_err(|_| NetworkError::Step)).collect()
+    }
+
+    /// Whether each rank has a CPU of its own, on every machine: rank 0 tells all.
+    ///
+    /// # Errors
+    /// [`NetworkError`].
+    pub fn have_cpus(&mut self, places: &[Place]) -> Result<bool, NetworkError> {
+        let answer = self.mpi.broadcast(&[u8::from(hosts::have_cpus(places))])?;
+        Ok(answer.first() == Some(&1))
     }
 
     /// In the other ranks: makes the steps that rank 0 sends, until the last.

@@ -16,19 +16,23 @@ pub fn of_messages(largest: u64) -> Vec<u64> {
 
 /// Part of the time before the break by which the curve must rise there.
 const RISE: f64 = 0.25;
+/// To meet takes a few messages of no bytes: a curve that rises by more latencies than that does so for another reason.
+const LATENCIES: f64 = 8.0;
 
-/// The two neighbours between which a curve of ping-pong breaks: its time rises there by more than bytes at the rate of the two
+/// The two neighbours between which a curve of ping-pong breaks: its shortest time rises there by more than bytes at the rate of the two
 /// intervals around need. Sender and receiver have to meet from there on. `None`: no break is seen.
 pub fn broken_between(points: &[CurvePoint]) -> Option<(u64, u64)> {
-    let slope = |a: &CurvePoint, b: &CurvePoint| (b.seconds - a.seconds) / (b.bytes - a.bytes).max(1) as f64;
+    let slope = |a: &CurvePoint, b: &CurvePoint| (b.least_s - a.least_s) / (b.bytes - a.bytes).max(1) as f64;
     let rise = |four: &[CurvePoint]| {
-        let [before, a, b, after] = four else { return 0.0 };
+        let [before, a, b, after] = four else { return (0.0, 0.0) };
         let usual = slope(before, a).max(slope(b, after)).max(0.0) * (b.bytes - a.bytes) as f64;
-        (b.seconds - a.seconds - usual) / a.seconds
+        let seconds = b.least_s - a.least_s - usual;
+        (seconds, seconds / a.least_s)
     };
-    let steps = points.windows(4).filter(|four| DENSE.contains(&four[1].bytes));
-    let best = steps.max_by(|a, b| rise(a).total_cmp(&rise(b)))?;
-    (rise(best) > RISE).then_some((best[1].bytes, best[2].bytes))
+    let latency = points.first()?.least_s;
+    let steps = points.windows(4).filter(|four| DENSE.contains(&four[1].bytes) && rise(four).0 < LATENCIES * latency);
+    let best = steps.max_by(|a, b| rise(a).1.total_cmp(&rise(b).1))?;
+    (rise(best).1 > RISE).then_some((best[1].bytes, best[2].bytes))
 }
 
 #[cfg(test)]
@@ -57,6 +61,8 @@ mod tests {
         assert_eq!(broken_between(&curve(eager)), None);
         let jumps = |bytes: u64| eager(bytes) + if bytes > 16_384 { 4e-6 } else { 0.0 };
         assert_eq!(broken_between(&curve(jumps)), Some((16_384, 32_768)));
+        let falls = |bytes: u64| eager(bytes) + if bytes > 65_536 { 600e-6 } else { 0.0 };
+        assert_eq!(broken_between(&curve(falls)), None, "a burst is used up, which is no rendezvous");
         assert_eq!(broken_between(&[]), None);
     }
 }

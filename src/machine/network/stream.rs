@@ -7,11 +7,10 @@
 const FEWEST: usize = 12;
 /// A burst that saves less time is not seen: so long the first message may take by itself, or a rank be kept off its CPU.
 const SHORTEST_S: f64 = 250e-6;
-/// In a burst bytes arrive at least so many times as fast.
-const FASTER: f64 = 1.5;
-
+/// A rate that falls all the time is no burst: as far the stream may be ahead later than at first.
+const GROWTH: f64 = 1.3;
 /// Parts of the later half whose rates are compared.
-const PARTS: usize = 8;
+const PARTS: usize = 16;
 
 /// What a stream shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,21 +45,27 @@ pub fn seen(stamps: &[u64], bytes: u64) -> Option<Stream> {
         (0..PARTS).map(|part| (border(part), border(part + 1))).filter(|(from, to)| seconds(*to) > seconds(*from));
     let rates: Vec<f64> = parts.map(|(from, to)| rate(from, to)).collect();
     let usual = median(&mut rates.clone())?;
-    let ahead = median(&mut (half..=last).map(|i| arrived(i) - usual * seconds(i)).collect::<Vec<f64>>())?;
-    // While the burst lasted: until as much had arrived.
-    let end = (0..arrivals.len()).find(|i| arrived(*i) >= ahead).unwrap_or(last);
-    let early = arrived(end) / seconds(end).max(1e-9);
-    let is_burst = ahead > usual * SHORTEST_S && early > FASTER * usual;
-    Some(Stream { rates, burst_bytes: is_burst.then_some(ahead) })
+    let ahead = |i: usize| arrived(i) - usual * seconds(i);
+    // A receiver that is kept off its CPU sees messages late, never early; so does what follows if a full bucket meanwhile lost tokens.
+    let most = (0..half).map(ahead).fold(0.0, f64::max);
+    let later = median(&mut (half..=last).map(ahead).collect::<Vec<f64>>())?;
+    let is_burst = most > usual * SHORTEST_S && later < GROWTH * most;
+    Some(Stream { rates, burst_bytes: is_burst.then_some(most) })
 }
 
+/// Bursts of one bucket differ by no more than this part.
+const ALIKE: f64 = 0.25;
+
 /// Of several streams: the median of all rates, which the moments in which a rank was kept off its CPU hardly change; and the median
-/// burst, if most of them had one.
+/// burst, if most of them had about that one.
 pub fn together(streams: &[Stream]) -> Option<Sustained> {
     let bytes_per_s = median(&mut streams.iter().flat_map(|stream| stream.rates.clone()).collect::<Vec<_>>())?;
     let mut bursts: Vec<f64> = streams.iter().filter_map(|stream| stream.burst_bytes).collect();
-    let is_burst = 2 * bursts.len() > streams.len();
-    Some(Sustained { bytes_per_s, burst_bytes: median(&mut bursts).filter(|_| is_burst) })
+    let burst_bytes = median(&mut bursts).filter(|usual| {
+        let alike = bursts.iter().filter(|burst| (*burst / usual - 1.0).abs() < ALIKE);
+        2 * alike.count() > streams.len()
+    });
+    Some(Sustained { bytes_per_s, burst_bytes })
 }
 
 /// The median; the lower one of two. `None`: there are no values.
@@ -116,6 +121,8 @@ mod tests {
         let all = [stream(10.0, Some(5.0)), stream(12.0, None), stream(11.0, Some(6.0))];
         assert_eq!(together(&all), Some(Sustained { bytes_per_s: 11.0, burst_bytes: Some(5.0) }));
         assert_eq!(together(&all[..2]).unwrap().burst_bytes, None);
+        let unlike = [stream(10.0, Some(5.0)), stream(10.0, Some(50.0)), stream(10.0, Some(500.0))];
+        assert_eq!(together(&unlike).unwrap().burst_bytes, None, "a rate that changes is no burst");
         assert_eq!(together(&[]), None);
     }
 }
