@@ -12,13 +12,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Asks for it for this thread and for the process `pid`. Libraries wait by spinning: only where each of the ranks has a CPU of its
-    /// own (`is_alone`) they may run in a real-time class; elsewhere they take turns. Where that is refused (ordinary users), nothing
-    /// changes.
-    pub fn of_others(pid: u32, is_alone: bool) -> Ahead {
+    /// Asks for it for this thread and for the process `pid`: in a real-time class; or, if ranks that spin while they wait have to take
+    /// turns on too few CPUs (`takes_turns`), by a nice value. Where that is refused (ordinary users), nothing changes.
+    pub fn of_others(pid: u32, takes_turns: bool) -> Ahead {
         // SAFETY: queries the nice value of the calling thread.
         let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        if !is_alone {
+        if takes_turns {
             if before > NICE {
                 // SAFETY: changes the nice values of the calling thread and of a child; a refusal is no error here.
                 unsafe {

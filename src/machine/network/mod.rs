@@ -91,7 +91,9 @@ pub fn measure(
     let (library, build_id, is_leader) = (mpi.file(), mpi.build_id(), mpi.rank == 0);
     let mut rank = Rank::new(mpi);
     let places = rank.places()?;
-    let _ahead = Ahead::of_others(rank.mpi.pid(), rank.have_cpus(&places)?);
+    let takes_turns = !hosts::have_cpus(&places) && !settings::yields(&settings::own());
+    let takes_turns = rank.agree(takes_turns)?;
+    let _ahead = Ahead::of_others(rank.mpi.pid(), takes_turns);
     if is_leader {
         let hosts = Hosts::new(places);
         let empty =

@@ -46,7 +46,10 @@ pub fn measure(
     let latency_s = ping_pong(team, pairs, 0)?.map(|point| point.seconds);
     let link = sustained(team, pairs)?;
     let mut plain = points::curve(&sizes, limits, &mut messages(team, pairs, Pattern::PingPong, None))?;
-    let rendezvous_bytes = rendezvous(team, pairs, &mut plain)?;
+    let rendezvous_bytes = match link {
+        Some(link) => rendezvous(team, pairs, &mut plain, link.bytes_per_s)?,
+        None => None,
+    };
     let one_way = match link.and_then(|link| Some((link.bytes_per_s, link.burst_bytes?))) {
         Some((rate, burst)) => drained(team, pairs, plain, (rate, burst, latency_s.unwrap_or(0.0)))?,
         None => plain,
@@ -178,8 +181,13 @@ fn drained(
 }
 
 /// Narrows the break of the curve down; the points on the way become some of it.
-fn rendezvous(team: &mut dyn Team, pairs: &[Pair], curve: &mut Curve) -> Result<Option<u64>, NetworkError> {
-    let Some((mut below, mut above)) = sizes::broken_between(&curve.points) else { return Ok(None) };
+fn rendezvous(
+    team: &mut dyn Team,
+    pairs: &[Pair],
+    curve: &mut Curve,
+    bytes_per_s: f64,
+) -> Result<Option<u64>, NetworkError> {
+    let Some((mut below, mut above)) = sizes::broken_between(&curve.points, bytes_per_s) else { return Ok(None) };
     let seconds = |curve: &Curve, bytes: u64| {
         curve.points.iter().find(|point| point.bytes == bytes).map_or(0.0, |point| point.least_s)
     };

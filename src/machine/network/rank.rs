@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::NetworkError;
 use super::collective::Collective;
-use super::hosts::{self, Place};
+use super::hosts::Place;
 use super::mpi::{Comm, Mpi};
 use super::step::{Pair, Pattern, Step};
 use super::team::{Stamps, Team};
@@ -39,12 +39,12 @@ impl Rank {
         all.iter().map(|bytes| rmp_serde::from_slice(bytes).map_err(|_| NetworkError::Step)).collect()
     }
 
-    /// Whether each rank has a CPU of its own, on every machine: rank 0 tells all.
+    /// What rank 0 says to a question, in all ranks.
     ///
     /// # Errors
     /// [`NetworkError`].
-    pub fn have_cpus(&mut self, places: &[Place]) -> Result<bool, NetworkError> {
-        let answer = self.mpi.broadcast(&[u8::from(hosts::have_cpus(places))])?;
+    pub fn agree(&mut self, own: bool) -> Result<bool, NetworkError> {
+        let answer = self.mpi.broadcast(&[u8::from(own)])?;
         Ok(answer.first() == Some(&1))
     }
 

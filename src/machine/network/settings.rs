@@ -25,6 +25,14 @@ pub fn own() -> Vec<(String, String)> {
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())))
 }
 
+/// Whether a library with these settings hands its CPU on while it waits: Open MPI does, where it was told to or has too few CPUs.
+pub fn yields(settings: &[(String, String)]) -> bool {
+    const YIELDS: [&str; 2] = ["OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe"];
+    settings
+        .iter()
+        .any(|(name, value)| YIELDS.contains(&name.as_str()) && matches!(value.as_str(), "1" | "true" | "yes"))
+}
+
 fn of(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
     let counts = |name: &str| {
         PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -39,6 +47,12 @@ fn of(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_mpi_says_whether_it_yields() {
+        let with = |value: &str| yields(&[("OMPI_MCA_mpi_oversubscribe".into(), value.into())]);
+        assert!(with("1") && !with("0") && !yields(&[]));
+    }
 
     #[test]
     fn what_identifies_the_job_is_no_setting() {

@@ -20,8 +20,9 @@ const RISE: f64 = 0.25;
 const LATENCIES: f64 = 8.0;
 
 /// The two neighbours between which a curve of ping-pong breaks: its shortest time rises there by more than bytes at the rate of the two
-/// intervals around need. Sender and receiver have to meet from there on. `None`: no break is seen.
-pub fn broken_between(points: &[CurvePoint]) -> Option<(u64, u64)> {
+/// intervals around need. Sender and receiver have to meet from there on. Messages that go faster than `bytes_per_s`, the sustained rate,
+/// rise when a burst is used up, which is no rendezvous. `None`: no break is seen.
+pub fn broken_between(points: &[CurvePoint], bytes_per_s: f64) -> Option<(u64, u64)> {
     let slope = |a: &CurvePoint, b: &CurvePoint| (b.least_s - a.least_s) / (b.bytes - a.bytes).max(1) as f64;
     let rise = |four: &[CurvePoint]| {
         let [before, a, b, after] = four else { return (0.0, 0.0) };
@@ -30,7 +31,10 @@ pub fn broken_between(points: &[CurvePoint]) -> Option<(u64, u64)> {
         (seconds, seconds / a.least_s)
     };
     let latency = points.first()?.least_s;
-    let steps = points.windows(4).filter(|four| DENSE.contains(&four[1].bytes) && rise(four).0 < LATENCIES * latency);
+    let is_slower = |point: &CurvePoint| (point.bytes as f64) < point.least_s * bytes_per_s;
+    let steps = points
+        .windows(4)
+        .filter(|four| DENSE.contains(&four[1].bytes) && is_slower(&four[2]) && rise(four).0 < LATENCIES * latency);
     let best = steps.max_by(|a, b| rise(a).1.total_cmp(&rise(b).1))?;
     (rise(best).1 > RISE).then_some((best[1].bytes, best[2].bytes))
 }
@@ -58,11 +62,12 @@ mod tests {
     #[test]
     fn the_break_is_where_the_time_jumps() {
         let eager = |bytes: u64| 2e-6 + bytes as f64 / 5e9;
-        assert_eq!(broken_between(&curve(eager)), None);
+        assert_eq!(broken_between(&curve(eager), 9e9), None);
         let jumps = |bytes: u64| eager(bytes) + if bytes > 16_384 { 4e-6 } else { 0.0 };
-        assert_eq!(broken_between(&curve(jumps)), Some((16_384, 32_768)));
+        assert_eq!(broken_between(&curve(jumps), 9e9), Some((16_384, 32_768)));
         let falls = |bytes: u64| eager(bytes) + if bytes > 65_536 { 600e-6 } else { 0.0 };
-        assert_eq!(broken_between(&curve(falls)), None, "a burst is used up, which is no rendezvous");
-        assert_eq!(broken_between(&[]), None);
+        assert_eq!(broken_between(&curve(falls), 9e9), None, "a burst is used up, which is no rendezvous");
+        assert_eq!(broken_between(&curve(jumps), 1e8), None, "above the sustained rate");
+        assert_eq!(broken_between(&[], 9e9), None);
     }
 }
