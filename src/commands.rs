@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::profile::Profile;
+use rprof::profile::network::Network;
 use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::Placement;
 use rprof::session::launcher::LaunchedRank;
@@ -361,6 +362,9 @@ pub fn gpu_demo_kernels() -> Result<ExitCode> {
 
 /// `rprof machine`.
 pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
+    if args.mpi {
+        return network(args);
+    }
     let options = session::ceilings::MachineOptions {
         quick: args.quick,
         refresh: args.refresh,
@@ -386,6 +390,31 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// `rprof machine --mpi`.
+fn network(args: machine::MachineArgs) -> Result<ExitCode> {
+    let machine::MachineArgs { program, wanted, refresh, json, output, .. } = args;
+    let options = session::network::NetworkOptions { program, wanted, refresh, quiet: false };
+    let mut written = Ok(());
+    let warnings = session::network::measure(&options, &mut |network| {
+        written = write_network(&network, json, output.as_deref());
+    })?;
+    written?;
+    for warning in warnings {
+        let _ = writeln!(stderr(), "rprof: {} ({}; {})", warning.text, warning.effect, warning.hint);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_network(network: &Network, json: bool, output: Option<&Path>) -> Result<()> {
+    let text = serde_json::to_string_pretty(network)? + "\n";
+    if let Some(folder) = output {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        session::output::write_whole(&folder.join(session::network::FILE), text.as_bytes())?;
+    }
+    print(if json { text } else { report::network::text(network) })
+}
+
 /// `rprof diff`.
 pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
     use diff::DiffFormatArg;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use rprof::cli::{Cli, Command};
+use rprof::session::SessionError;
 
 mod commands;
 
@@ -36,8 +37,11 @@ fn settle(result: anyhow::Result<u8>) -> u8 {
 
 /// Prints an error; returns its exit status.
 fn failed(error: &anyhow::Error) -> u8 {
-    let _ = writeln!(std::io::stderr(), "rprof: {}", one_line(error));
-    error.downcast_ref::<rprof::session::SessionError>().map_or(FAILED, |e| e.exit_code())
+    let known = error.downcast_ref::<SessionError>();
+    if !matches!(known, Some(SessionError::Silent)) {
+        let _ = writeln!(std::io::stderr(), "rprof: {}", one_line(error));
+    }
+    known.map_or(FAILED, |e| e.exit_code())
 }
 
 /// What is wrong with the arguments, in one line; what was asked for, as it is.

@@ -1,5 +1,6 @@
 //! `rprof machine`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,13 +14,22 @@ pub struct MachineArgs {
     /// Only the GPUs
     #[arg(long)]
     pub gpu: bool,
+    /// Only the network between the ranks of a job: mpirun -np N rprof machine --mpi [-- ./app]
+    #[arg(long, conflicts_with_all = ["quick", "gpu"])]
+    pub mpi: bool,
+    /// With --mpi: what to measure, as JSON
+    #[arg(long, value_name = "FILE", requires = "mpi", hide = true)]
+    pub wanted: Option<PathBuf>,
     /// Measure again even if cached
     #[arg(long)]
     pub refresh: bool,
-    /// Print the profile's "machine" object on standard output
+    /// Print the profile's "machine" object (with --mpi: "network") on standard output
     #[arg(long)]
     pub json: bool,
-    /// Write machine.html, machine-roofline.svg and machine-ladder.svg into this folder
+    /// Write machine.html, machine-roofline.svg and machine-ladder.svg (with --mpi: network.json) into this folder
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// With --mpi: the program whose MPI library is used
+    #[arg(last = true, requires = "mpi", value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
 }

@@ -27,6 +27,7 @@ pub mod markdown;
 pub mod merge;
 pub mod mpi;
 pub mod name;
+pub mod network;
 pub mod palette;
 pub mod plot;
 pub mod query;

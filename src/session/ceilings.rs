@@ -179,7 +179,7 @@ const FOR_LATER_RUNS: &str = "measuring this machine's ceilings, for later runs,
 const AGAIN: &str = "measuring this machine's ceilings again: a function was faster than one of them allows";
 
 /// Draws progress, keeps doubts.
-struct Teller {
+pub struct Teller {
     notices: Notices,
     /// The notice before a full measurement. A mere second look has no notice.
     announcement: &'static str,
@@ -188,8 +188,14 @@ struct Teller {
 }
 
 impl Teller {
-    fn new(notices: &Notices, announcement: &'static str) -> Teller {
+    /// `announcement` comes before the first progress.
+    pub fn new(notices: &Notices, announcement: &'static str) -> Teller {
         Teller { notices: notices.clone(), announcement, spinner: None, warnings: Vec::new() }
+    }
+
+    /// What was doubted.
+    pub fn into_warnings(self) -> Vec<Warning> {
+        self.warnings
     }
 }
 

@@ -99,6 +99,9 @@ pub enum SessionError {
     /// The event tables.
     #[error("{0}; rprof's own tables are tested, so look at the folder given with --counters-from")]
     Events(String),
+    /// Another rank of the same job says why.
+    #[error("another rank of this job says why")]
+    Silent,
     /// Reading or drawing a profile.
     #[error("{0}")]
     Report(String),

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use crate::profile::run::Warning;
+use crate::tracee::mpi::datatypes::Family;
 
 /// A process that a launcher started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +61,33 @@ pub fn of_this_process(warnings: &mut Vec<Warning>) -> Option<LaunchedRank> {
         rank.job = daemon_above();
     }
     Some(rank)
+}
+
+/// Numbers of ranks on their hosts.
+const LOCAL_RANKS: [&str; 7] = [
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "JSM_NAMESPACE_LOCAL_RANK",
+    "FLUX_TASK_LOCAL_ID",
+    "PALS_LOCAL_RANKID",
+    "SLURM_LOCALID",
+];
+
+/// Whether this rank is the first of its host, as far as the launcher says.
+pub fn is_first_of_its_host() -> bool {
+    LOCAL_RANKS.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|local| local == "0")
+}
+
+/// The family of the library that the launcher which started this process belongs to; `None`: it starts any.
+pub fn family() -> Option<Family> {
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    match () {
+        () if is_set("OMPI_COMM_WORLD_RANK") => Some(Family::OpenMpi),
+        // Hydra sets both, Slurm's PMI only the rank.
+        () if is_set("MV2_COMM_WORLD_RANK") || (is_set("PMI_RANK") && is_set("MPI_LOCALRANKID")) => Some(Family::Mpich),
+        () => None,
+    }
 }
 
 /// The rank that an environment with these variables belongs to.

@@ -22,7 +22,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::{SessionError, job, passes, preflight, rank_calls};
+use super::{SessionError, job, network, network_launch, passes, preflight, rank_calls};
 
 /// Profiles the ranks that a launcher starts.
 ///
@@ -79,6 +79,9 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let mut profile = merged(folder.path(), true)
         .map_err(|error| SessionError::Ranks { reason: error.to_string(), status: first.exit_code() })?;
     profile.run.warnings.extend(doubts);
+    if foreground::interruptions() == 0 {
+        network_launch::complete(&mut profile, &checked.program, &absolute, &notices);
+    }
     profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match first {
         ProgramEnd::Exited(status) => (profile.run.exit_status, profile.run.signal) = (Some(status), None),
@@ -194,6 +197,8 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
             "look whether the rank was ended while it wrote",
         )
     }));
+    // Only a measurement of this job's network is in its folder.
+    profile.network = network::read(folder).ok();
     roofline::analyse(&mut profile);
     Ok(profile)
 }

@@ -31,6 +31,8 @@ mod launch_parts;
 pub mod launcher;
 mod launcher_command;
 pub mod launches;
+pub mod network;
+mod network_launch;
 mod one_run;
 pub mod options;
 mod outcome;

@@ -72,12 +72,13 @@ pub enum Unusable {
 impl Key {
     /// The file name: a hash, so that hosts that share a home directory do not overwrite each other's.
     fn file_name(&self) -> String {
-        let text = format!("{self:?}");
-        // FNV-1a, 64 bits: stable over versions of the standard library.
-        let hash =
-            text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-        format!("machine-{hash:016x}.json")
+        format!("machine-{:016x}.json", hash(&format!("{self:?}")))
     }
+}
+
+/// FNV-1a, 64 bits: for names of files, stable over versions of the standard library.
+pub fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// `$XDG_CACHE_HOME/rprof`, else `~/.cache/rprof`; `None` where neither variable is set.

@@ -1,0 +1,75 @@
+//! `rprof machine --mpi`: the ceilings of the network between the ranks of a job, as one of them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::SessionError;
+use super::ceilings::Teller;
+use super::launcher;
+use super::progress::Notices;
+use crate::machine::network::wanted::Wanted;
+use crate::machine::network::{self, NetworkError, Request};
+use crate::profile::network::Network;
+use crate::profile::run::Warning;
+use crate::tracee::launch::find_in_path;
+
+/// Its name in an output folder.
+pub const FILE: &str = "network.json";
+
+/// The options of `rprof machine --mpi`.
+#[derive(Debug, Clone)]
+pub struct NetworkOptions {
+    /// The program whose library is used, and its arguments; empty: the launcher's library.
+    pub program: Vec<OsString>,
+    /// What is wanted; `None`: the usual.
+    pub wanted: Option<PathBuf>,
+    /// Measure again even if cached.
+    pub refresh: bool,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// Measures as a rank; `take` gets the result in rank 0, while the library is still loaded. Returns the doubts.
+///
+/// # Errors
+/// The network cannot be measured.
+pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Result<Vec<Warning>, SessionError> {
+    let mut warnings = Vec::new();
+    let rank = launcher::of_this_process(&mut warnings);
+    let is_first = rank.as_ref().is_none_or(|rank| rank.rank == 0);
+    let failed = |error: NetworkError| match &rank {
+        // All ranks fail alike, one line is enough; or this one alone.
+        Some(rank) if !error.is_of_all() => SessionError::Report(format!("rank {}: {error}", rank.rank)),
+        Some(_) if !launcher::is_first_of_its_host() => SessionError::Silent,
+        _ => SessionError::Report(error.to_string()),
+    };
+    let Some(launched) = rank.as_ref() else { return Err(failed(NetworkError::NoLauncher)) };
+    let program = match options.program.first() {
+        None => None,
+        Some(name) => Some(
+            find_in_path(name).ok_or_else(|| SessionError::NotFound { name: name.to_string_lossy().into_owned() })?,
+        ),
+    };
+    let wanted = options.wanted.as_deref().map(Wanted::read).transpose().map_err(failed)?.unwrap_or_default();
+    let request = Request {
+        program,
+        launcher: launcher::family(),
+        ranks: launched.ranks,
+        wanted,
+        refresh: options.refresh,
+        cache: None,
+    };
+    let notices = Notices::new(options.quiet || !is_first);
+    let mut teller = Teller::new(&notices, "measuring the network between the ranks, for later runs, too");
+    network::measure(&request, &mut teller, take).map_err(failed)?;
+    Ok(if is_first { teller.into_warnings() } else { Vec::new() })
+}
+
+/// The ceilings of the network that were written into a folder.
+///
+/// # Errors
+/// The file is not there, or holds something else.
+pub fn read(folder: &Path) -> Result<Network, String> {
+    let text = std::fs::read_to_string(folder.join(FILE)).map_err(|e| e.to_string())?;
+    serde_json::from_str(&text).map_err(|e| e.to_string())
+}
