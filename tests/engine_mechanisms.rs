@@ -59,6 +59,7 @@ mechanisms! {
     nested_functions ["-pthread"],
     remapped [],
     through_proc [] => "native-code",
+    timer_jumps ["-pthread"],
     trampolines [],
 }
 

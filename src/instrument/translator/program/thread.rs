@@ -107,6 +107,15 @@ impl Thread {
         self.deferred.push_back(Deferred { signal, info, sent: false });
     }
 
+    /// As [`defer`](Thread::defer), for a signal that another thread got: like the kernel, keeps one of a kind. One that was sent
+    /// is sent again, because the kernel drops it if the program has sent the same.
+    pub fn defer_once(&mut self, signal: i32, info: SignalInfo) {
+        match self.deferred.iter_mut().find(|d| d.signal == signal) {
+            Some(same) => same.sent = false,
+            None => self.defer(signal, info),
+        }
+    }
+
     /// Deferred signals not sent again yet: (signal, flag to set once it was sent).
     pub fn unsent(&mut self) -> impl Iterator<Item = (i32, &mut bool)> {
         self.deferred.iter_mut().filter(|d| !d.sent).map(|d| (d.signal, &mut d.sent))

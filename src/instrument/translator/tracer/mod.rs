@@ -12,6 +12,7 @@ pub mod native_calls;
 pub mod open_maps;
 pub mod pace;
 pub mod polling;
+pub mod process_signals;
 pub mod run;
 pub mod signal_actions;
 pub mod signals;

@@ -75,7 +75,10 @@ impl Run {
             info = original;
             stopped.set_signal_info(&info)?;
         }
-        self.deliver(stopped, signal, info)
+        match self.pass_to_first_thread(stopped, signal, &info)? {
+            Some(stopped) => self.deliver(stopped, signal, info),
+            None => Ok(()),
+        }
     }
 
     /// The call or return that a thread was about to execute when one of the translator's instructions faulted and the program's
