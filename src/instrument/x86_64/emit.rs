@@ -47,11 +47,6 @@ impl Code {
         self.base + self.bytes.len() as u64
     }
 
-    /// Address of the first byte.
-    pub fn base(&self) -> CacheAddress {
-        self.base
-    }
-
     /// The bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -179,11 +179,6 @@ impl Function {
                 | Shape::Start
         )
     }
-
-    /// Whether something can be read behind its pointers only when it returns.
-    pub fn returns_handle(&self) -> bool {
-        matches!(self.shape, Shape::Type(..) | Shape::CommSize | Shape::CommRank | Shape::Prepare { .. })
-    }
 }
 
 const fn buffer(data: u8, count: u8, datatype: u8) -> Buffer {
