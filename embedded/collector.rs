@@ -14,14 +14,20 @@
 
 #[path = "collector/activity.rs"]
 mod activity;
+#[path = "collector/callbacks.rs"]
+mod callbacks;
 #[path = "collector/cupti.rs"]
 mod cupti;
+#[path = "collector/groups.rs"]
+mod groups;
 #[path = "collector/launches.rs"]
 mod launches;
 #[path = "collector/log.rs"]
 mod log;
 #[path = "collector/names.rs"]
 mod names;
+#[path = "collector/profiler.rs"]
+mod profiler;
 #[path = "collector/ranges.rs"]
 mod ranges;
 #[path = "collector/system.rs"]
@@ -57,7 +63,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
         }
         log::start();
         let counted = system::variable(c"RPROF_GPU_COUNT");
-        if counted.is_null() { activity::start() } else { ranges::start(counted) }
+        if counted.is_null() { activity::start() } else { callbacks::start(counted) }
         system::__cxa_atexit(at_exit, core::ptr::null_mut(), core::ptr::null_mut());
     }
     1
@@ -71,7 +77,7 @@ fn is_ours() -> bool {
 unsafe extern "C" fn at_exit(_: *mut c_void) {
     unsafe {
         if is_ours() {
-            ranges::end();
+            callbacks::end();
             activity::end();
             log::end();
         }

@@ -4,11 +4,9 @@
 mod assemble;
 
 use assemble::instructions;
-use iced_x86::Register;
 use rprof::isa::dependency::{BodyDependencies, ChainStep, Cycle};
 use rprof::isa::operation::{FpOp, Precision, Width};
 use rprof::isa::x86_64::analyse_body;
-use rprof::isa::x86_64::dataflow::induction_steps;
 
 const ADD: ChainStep = ChainStep::Fp { op: FpOp::Add, precision: Precision::Dp, width: Width::Scalar };
 const MUL: ChainStep = ChainStep::Fp { op: FpOp::Mul, precision: Precision::Dp, width: Width::Scalar };
@@ -160,16 +158,6 @@ fn a_call_ends_what_it_may_clobber() {
 fn legacy_conversions_wait_for_their_target() {
     let found = analyse("1: cvtsi2sd xmm0, rax; movsd [rdi], xmm0; dec rcx; jne 1b");
     assert!(has(&found, &[ChainStep::Vector], 1), "{found:?}");
-}
-
-#[test]
-fn induction_registers_change_by_constants() {
-    let body = instructions(
-        "1: vaddpd ymm0, ymm0, [rdi+rax]; add rax, 32; lea r8, [r8+rax]; dec ecx; sub rsi, -4; mov rdx, [rdi]; jne 1b",
-    );
-    let mut steps = induction_steps(&body);
-    steps.sort_by_key(|(register, _)| *register as u32);
-    assert_eq!(steps, [(Register::RAX, 32), (Register::RCX, -1), (Register::RSI, 4)]);
 }
 
 #[test]

@@ -13,7 +13,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::count::Count;
-use super::refusal::Refusal;
 use super::table::{Event, UncoreEvent};
 
 /// A counter may be off by this much and still be right: start and stop of the counting cost a few instructions.
@@ -157,17 +156,9 @@ impl Verdict {
         matches!(self, Verdict::Trusted | Verdict::Corrected { .. })
     }
 
-    /// The divisor of a count; a reason if the count may not be used at all.
-    ///
-    /// # Errors
-    /// Refuted, or not checked.
-    pub fn divisor(&self) -> Result<f64, Refusal> {
-        match self {
-            Verdict::Trusted => Ok(1.0),
-            Verdict::Corrected { ratio } => Ok(*ratio),
-            Verdict::Refuted { found } => Err(Refusal::NotTrusted { found: found.clone() }),
-            Verdict::NotChecked { why } => Err(Refusal::NotTrusted { found: format!("not checked: {why}") }),
-        }
+    /// Counts are divided by it: the ratio of a corrected event, 1 for any other.
+    pub fn divisor(&self) -> f64 {
+        if let Verdict::Corrected { ratio } = self { *ratio } else { 1.0 }
     }
 }
 
@@ -207,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refuted_counter_has_no_divisor() {
-        assert_eq!(Verdict::Corrected { ratio: 2.0 }.divisor(), Ok(2.0));
-        assert!(Verdict::Refuted { found: "x".into() }.divisor().is_err());
+    fn only_corrected_counts_are_divided() {
+        assert_eq!(Verdict::Corrected { ratio: 2.0 }.divisor(), 2.0);
+        assert_eq!(Verdict::Trusted.divisor(), 1.0);
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::account::{self, FunctionReplay};
+use super::attributed::{AttributedSample, NONE};
 use super::certified;
 use super::chains::{Chains, chains};
 use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
 use super::doubts;
-use super::elapsed::{Elapsed, Seen};
+use super::elapsed::{Elapsed, Scope};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
@@ -19,7 +20,6 @@ use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
-use super::timeline::{Activity, Moment, NONE, sights};
 use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
@@ -39,8 +39,6 @@ const HOT: f64 = 5e-4;
 pub struct Joined<'e> {
     /// Samples with their functions.
     pub sampled: Option<Sampled<'e>>,
-    /// Activity of each sample's thread.
-    pub moments: Vec<Moment>,
     evidence: &'e Evidence<'e>,
     /// The executed blocks.
     pub executed: Option<Executed<'e>>,
@@ -100,7 +98,6 @@ impl<'e> Joined<'e> {
     ) -> Self {
         let mut joined = Joined {
             sampled,
-            moments: Vec::new(),
             evidence,
             executed,
             traffic,
@@ -137,7 +134,7 @@ impl<'e> Joined<'e> {
     /// Adds system calls and waiting.
     pub fn add_system(&mut self, machine: &Machine, code: &mut CodeMap) {
         let passes = (self.executed.as_ref(), self.sampled.as_ref());
-        self.system = SystemTime::new(self.evidence, machine, passes, &self.moments, code);
+        self.system = SystemTime::new(self.evidence, machine, passes, code);
     }
 
     /// All functions by descending CPU time, and the figures that follow from them.
@@ -191,8 +188,9 @@ impl<'e> Joined<'e> {
     fn doubts(&self, disagreeing: &[String], uncounted_dynamic: u64) -> Vec<Warning> {
         let mut warnings = Vec::new();
         if let Some(timed) = self.evidence.timed {
-            let sampled_s = self.moments.iter().map(|m| m.weight_s).sum();
-            warnings.extend(doubts::about_time(timed, self.moments.len(), sampled_s));
+            let samples = self.samples();
+            let sampled_s = samples.iter().map(|s| s.weight_s).sum();
+            warnings.extend(doubts::about_time(timed, samples.len(), sampled_s));
             if let Some(counted) = self.evidence.counted {
                 warnings.extend(doubts::about_both(timed, counted, disagreeing));
             }
@@ -228,36 +226,36 @@ impl<'e> Joined<'e> {
     }
 
     fn sum_times(&mut self, code: &mut CodeMap) {
-        let (Some(sampled), Some(timed)) = (&self.sampled, self.evidence.timed) else { return };
-        self.moments = sampled.moments(&self.shapes, &self.loop_numbers);
-        let sights = sights(&self.moments, &timed.on_cpu);
-        let (function_runs, loop_runs) = runs(&self.moments, code.count(), self.loop_numbers.count());
-        let mut by_loop: Vec<Vec<Seen>> = vec![Vec::new(); self.loop_numbers.count()];
-        for (i, (moment, sight)) in self.moments.iter().zip(&sights).enumerate() {
-            self.samples_of.entry(moment.function).or_default().push(i as u32);
-            if moment.innermost != NONE {
-                by_loop[moment.innermost as usize].push(Seen {
-                    moment,
-                    sight,
-                    together: sight.in_loop,
-                    kept_off: sight.kept_off_loop,
-                });
+        let (Some(sampled), Some(timed)) = (&mut self.sampled, self.evidence.timed) else { return };
+        sampled.find_loops_and_peers(&self.shapes, &self.loop_numbers, &timed.on_cpu);
+        let samples = &sampled.samples;
+        let (function_runs, loop_runs) = runs(samples, code.count(), self.loop_numbers.count());
+        let mut by_loop: Vec<Vec<&AttributedSample>> = vec![Vec::new(); self.loop_numbers.count()];
+        for (i, sample) in samples.iter().enumerate() {
+            self.samples_of.entry(sample.function).or_default().push(i as u32);
+            if sample.innermost != NONE {
+                by_loop[sample.innermost as usize].push(sample);
             }
         }
-        let seen = |i: &u32| {
-            let sight = &sights[*i as usize];
-            let (together, kept_off) = (sight.in_function, sight.kept_off_function);
-            Seen { moment: &self.moments[*i as usize], sight, together, kept_off }
-        };
-        let of_function = |(id, samples): (&FunctionId, &Vec<u32>)| {
-            let seen: Vec<Seen> = samples.iter().map(seen).collect();
-            (*id, Elapsed::of(&seen, function_runs[*id as usize]))
+        let of_function = |(id, indices): (&FunctionId, &Vec<u32>)| {
+            let own: Vec<_> = indices.iter().map(|i| &samples[*i as usize]).collect();
+            (*id, Elapsed::of(&own, Scope::Function, function_runs[*id as usize]))
         };
         self.of_functions = self.samples_of.iter().map(of_function).collect();
-        self.of_loops = by_loop.iter().zip(loop_runs).map(|(seen, runs)| Elapsed::of(seen, runs)).collect();
-        let work = self.moments.iter().filter(|m| m.activity == Activity::Work);
-        self.common.total_cpu_s = work.map(|m| m.weight_s).sum();
-        self.inclusive = sampled.inclusive(&self.moments, code);
+        let of_loop = |(own, runs): (&Vec<_>, u64)| Elapsed::of(own, Scope::Loop, runs);
+        self.of_loops = by_loop.iter().zip(loop_runs).map(of_loop).collect();
+        self.common.total_cpu_s = samples.iter().filter(|s| s.works()).map(|s| s.weight_s).sum();
+        self.inclusive = sampled.inclusive(code);
+    }
+
+    /// The samples on a CPU, in time order.
+    pub fn samples(&self) -> &[AttributedSample] {
+        self.sampled.as_ref().map_or(&[], |sampled| &sampled.samples)
+    }
+
+    /// Those of one function.
+    fn samples_of(&self, id: FunctionId) -> impl Iterator<Item = &AttributedSample> {
+        self.samples_of.get(&id).into_iter().flatten().map(|i| &self.samples()[*i as usize])
     }
 
     /// The counts of function `id`, or the reason why there are none or none to be trusted.
@@ -328,8 +326,7 @@ impl<'e> Joined<'e> {
             calls: context.chains.calls,
         };
         facts::fill(&mut function, &measured, &self.common);
-        let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
-        function.clock_hz = self.clocks.mean(samples);
+        function.clock_hz = self.clocks.mean(self.samples_of(id));
         function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
         function.system = self.system.of(id);
         function.prefetch = self.prefetch(&context);
@@ -454,14 +451,10 @@ impl<'e> Joined<'e> {
     /// Figures of each instruction of a function that has any.
     fn by_instruction(&self, context: &Context) -> Vec<(u64, AtInstruction)> {
         let mut figures: HashMap<u64, AtInstruction> = HashMap::new();
-        if let Some(sampled) = &self.sampled {
-            let own = self.samples_of.get(&context.id).into_iter().flatten();
-            let own = own.map(|i| (&sampled.leaves[*i as usize], &self.moments[*i as usize]));
-            let work = own.filter(|(_, moment)| moment.activity == Activity::Work);
-            for (place, moment) in work.filter_map(|(leaf, moment)| Some((leaf.place?, moment))) {
-                let at = AtInstruction { cpu_s: Some(moment.weight_s), ..AtInstruction::default() };
-                figures.entry(place.offset).or_default().add(&at);
-            }
+        for sample in self.samples_of(context.id).filter(|s| s.works()) {
+            let Some(place) = sample.place else { continue };
+            let at = AtInstruction { cpu_s: Some(sample.weight_s), ..AtInstruction::default() };
+            figures.entry(place.offset).or_default().add(&at);
         }
         if let Ok(counts) = &context.counts {
             let traffic = self.traffic.as_ref();

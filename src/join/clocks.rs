@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::timeline::Moment;
+use super::attributed::AttributedSample;
 use crate::profile::clock;
 use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
 use crate::profile::machine::{Ceiling, Machine};
@@ -48,22 +48,22 @@ impl Clocks {
         }
     }
 
-    /// The mean over `moments`, by their weight; `None` if it is unknown for more than half of them.
-    pub fn mean<'m>(&self, moments: impl Iterator<Item = &'m Moment>) -> Option<f64> {
+    /// The mean over `samples`, by their weight; `None` if it is unknown for more than half of them.
+    pub fn mean<'s>(&self, samples: impl Iterator<Item = &'s AttributedSample>) -> Option<f64> {
         let (mut cycles, mut known, mut all) = (0.0, 0.0, 0.0);
-        for moment in moments {
-            all += moment.weight_s;
-            if let Some(hz) = self.at(moment.t_s, moment.cpu) {
-                cycles += moment.weight_s * hz;
-                known += moment.weight_s;
+        for sample in samples {
+            all += sample.weight_s;
+            if let Some(hz) = self.at(sample.t_s, sample.cpu) {
+                cycles += sample.weight_s * hz;
+                known += sample.weight_s;
             }
         }
         (known > 0.0 && known >= all / 2.0).then(|| cycles / known)
     }
 
     /// A warning if the cores ran at another clock than while the ceilings were measured.
-    pub fn warning(&self, moments: &[Moment], machine: &Machine) -> Option<Warning> {
-        let run = self.mean(moments.iter())?;
+    pub fn warning(&self, samples: &[AttributedSample], machine: &Machine) -> Option<Warning> {
+        let run = self.mean(samples.iter())?;
         let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(Ceiling::looked_hz);
         let (least, most) = of_cores.fold((f64::INFINITY, 0.0_f64), |(a, b), hz| (a.min(hz), b.max(hz)));
         let outside = most > 0.0 && (run < least * (1.0 - TOLD) || run > most * (1.0 + TOLD));
@@ -101,7 +101,7 @@ fn nearest<T: Copy>(looks: &[(f64, T)], t_s: f64) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Activity, NONE};
+    use super::super::attributed::{Activity, NONE, Peers};
     use super::*;
     use crate::profile::machine::Ceiling;
 
@@ -115,22 +115,34 @@ mod tests {
         Clocks::of(&TimedEvidence { start_ns: 1_000_000_000, clocks, ..TimedEvidence::default() })
     }
 
-    fn moment(t_s: f64, weight_s: f64, cpu: Option<u32>) -> Moment {
-        Moment { t_s, weight_s, thread: 0, cpu, function: 0, innermost: NONE, activity: Activity::Work }
+    fn sample(t_s: f64, weight_s: f64, cpu: Option<u32>) -> AttributedSample {
+        AttributedSample {
+            t_s,
+            weight_s,
+            thread: 0,
+            cpu,
+            path: 0,
+            stack: 0,
+            function: 0,
+            place: None,
+            innermost: NONE,
+            activity: Activity::Work,
+            peers: Peers::ALONE,
+        }
     }
 
     #[test]
     fn the_clock_is_that_of_the_cpu_at_that_time() {
         let of = |cpu, ghz| [(100, cpu, ghz), (150, cpu, ghz), (900, cpu, ghz)];
         let seen = clocks(&[&of(0, 3.0)[..], &of(1, 4.0), &[(100, 2, 1.0), (150, 2, 1.0)]].concat());
-        let mean = |moments: &[Moment]| seen.mean(moments.iter()).map(|hz| (hz * 1e-7).round());
-        assert_eq!(mean(&[moment(0.1, 1.0, Some(2))]), None, "looked at too rarely");
-        assert_eq!(mean(&[moment(0.1, 1.0, Some(0))]), Some(300.0));
-        assert_eq!(mean(&[moment(0.1, 1.0, Some(1)), moment(0.9, 3.0, Some(0))]), Some(325.0));
-        assert_eq!(mean(&[moment(0.1, 1.0, None)]), Some(350.0), "on whichever");
-        assert_eq!(mean(&[moment(0.1, 1.0, Some(7))]), None, "never looked at");
+        let mean = |samples: &[AttributedSample]| seen.mean(samples.iter()).map(|hz| (hz * 1e-7).round());
+        assert_eq!(mean(&[sample(0.1, 1.0, Some(2))]), None, "looked at too rarely");
+        assert_eq!(mean(&[sample(0.1, 1.0, Some(0))]), Some(300.0));
+        assert_eq!(mean(&[sample(0.1, 1.0, Some(1)), sample(0.9, 3.0, Some(0))]), Some(325.0));
+        assert_eq!(mean(&[sample(0.1, 1.0, None)]), Some(350.0), "on whichever");
+        assert_eq!(mean(&[sample(0.1, 1.0, Some(7))]), None, "never looked at");
         assert_eq!(
-            mean(&[moment(0.1, 1.0, Some(0)), moment(5.0, 2.0, Some(0))]),
+            mean(&[sample(0.1, 1.0, Some(0)), sample(5.0, 2.0, Some(0))]),
             None,
             "of most of it nothing is known"
         );
@@ -139,7 +151,7 @@ mod tests {
     #[test]
     fn one_delayed_look_is_no_clock() {
         let seen = clocks(&[(0, 0, 3.0), (50, 0, 1.1), (100, 0, 3.0), (150, 0, 2.5), (200, 0, 2.5)]);
-        let at = |t_s| seen.mean([moment(t_s, 1.0, Some(0))].iter()).map(|hz| (hz * 1e-8).round());
+        let at = |t_s| seen.mean([sample(t_s, 1.0, Some(0))].iter()).map(|hz| (hz * 1e-8).round());
         assert_eq!([0.0, 0.05, 0.1, 0.15, 0.2].map(at), [30.0, 30.0, 25.0, 25.0, 25.0].map(Some));
     }
 
@@ -153,7 +165,7 @@ mod tests {
         };
         let told = |ghz| {
             clocks(&[(0, 0, ghz), (50, 0, ghz), (100, 0, ghz)])
-                .warning(&[moment(0.0, 1.0, Some(0))], &machine)
+                .warning(&[sample(0.0, 1.0, Some(0))], &machine)
                 .map(|w| w.text)
         };
         assert_eq!([2.9, 3.1, 3.4].map(told), [None, None, None]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::timeline::{Activity, Entry, Moment, Sight};
+use super::attributed::{Activity, AttributedSample, Entry, Team};
 
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
@@ -54,31 +54,37 @@ struct Regions {
     samples_each: f64,
 }
 
-/// One sample of the function or loop with its view of other threads.
-#[derive(Debug, Clone, Copy)]
-pub struct Seen<'s> {
-    /// The sample.
-    pub moment: &'s Moment,
-    /// Its view of the other threads.
-    pub sight: &'s Sight,
-    /// Threads at work in it at that moment, this one included.
-    pub together: u16,
-    /// Threads that were at work in it and had lost their CPU to another thread.
-    pub kept_off: u16,
+/// Whether figures are of a function or of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Of a function.
+    Function,
+    /// Of a loop.
+    Loop,
+}
+
+impl Scope {
+    /// The threads in the function or loop of `sample` at its time.
+    fn team(self, sample: &AttributedSample) -> Team {
+        match self {
+            Scope::Function => sample.peers.in_function,
+            Scope::Loop => sample.peers.in_loop,
+        }
+    }
 }
 
 impl Elapsed {
-    /// Sums up the samples of one function, in time order. `runs`: how often a thread's sequence of samples entered it.
-    pub fn of(seen: &[Seen], runs: u64) -> Self {
+    /// Sums up the samples of one function or loop, in time order. `runs`: how often a thread's sequence of samples entered it.
+    pub fn of(samples: &[&AttributedSample], scope: Scope, runs: u64) -> Self {
         let mut elapsed = Elapsed::default();
-        let mut work: Vec<Seen> = Vec::with_capacity(seen.len());
-        for entry in seen {
-            let weight = entry.moment.weight_s;
-            match entry.moment.activity {
+        let mut work: Vec<&AttributedSample> = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let weight = sample.weight_s;
+            match sample.activity {
                 Activity::Work => {
                     elapsed.cpu_s += weight;
-                    *elapsed.per_thread.entry(entry.moment.thread).or_default() += weight;
-                    work.push(*entry);
+                    *elapsed.per_thread.entry(sample.thread).or_default() += weight;
+                    work.push(sample);
                 }
                 Activity::Waiting(_) => elapsed.waiting_s += weight,
                 Activity::Kernel(entry) => {
@@ -95,7 +101,7 @@ impl Elapsed {
         // Variance of a systematic sample by successive differences (Wolter 1985): w²/2 · Σ (x_i+1 − x_i)², and every
         // run has two ends.
         elapsed.cpu_ci95_s = Z95 * period * (runs.max(1) as f64).sqrt();
-        elapsed.spread_over_threads(&mut work, period);
+        elapsed.spread_over_threads(&mut work, scope, period);
         elapsed.find_regions(&work, period);
         elapsed
     }
@@ -128,47 +134,48 @@ impl Elapsed {
 
     /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose peers' samples are
     /// nearest.
-    fn spread_over_threads(&mut self, work: &mut [Seen], period: f64) {
-        let key = |s: &Seen| (s.sight.peers, s.sight.distance_s);
+    fn spread_over_threads(&mut self, work: &mut [&AttributedSample], scope: Scope, period: f64) {
+        let key = |s: &AttributedSample| (s.peers.running, s.peers.distance_s);
         work.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
         let (mut alone, mut locked, mut variance) = (0.0, 0.0, 0.0);
-        for class in work.chunk_by(|a, b| a.sight.peers == b.sight.peers) {
+        for class in work.chunk_by(|a, b| a.peers.running == b.peers.running) {
             let chosen = nearest(class, period);
-            let weight = |part: &[Seen]| part.iter().map(|s| s.moment.weight_s).sum::<f64>();
+            let weight = |part: &[&AttributedSample]| part.iter().map(|s| s.weight_s).sum::<f64>();
             let scale = weight(class) / weight(chosen);
-            variance += (weight(class)).powi(2) * variance_of_share(chosen) / chosen.len() as f64;
-            for Seen { moment, sight, together, kept_off } in chosen {
-                let k = usize::from((*together).max(1));
-                let seconds = scale * moment.weight_s / k as f64;
-                self.kept_off_s += seconds * f64::from(*kept_off);
+            variance += (weight(class)).powi(2) * variance_of_share(chosen, scope) / chosen.len() as f64;
+            for sample in chosen {
+                let team = scope.team(sample);
+                let k = usize::from(team.at_work);
+                let seconds = scale * sample.weight_s / k as f64;
+                self.kept_off_s += seconds * f64::from(team.kept_off);
                 if self.concurrency.len() < k {
                     self.concurrency.resize(k, 0.0);
                 }
                 self.concurrency[k - 1] += seconds;
                 self.time_s += seconds;
-                if !sight.others_elsewhere {
+                if !sample.peers.others_elsewhere {
                     self.exclusive_s += seconds;
                 }
                 if k == 1 {
                     alone += seconds;
-                    locked += if sight.locked_out { seconds } else { 0.0 };
+                    locked += if sample.peers.locked_out { seconds } else { 0.0 };
                 }
             }
         }
         self.concurrency.iter_mut().for_each(|share| *share /= self.time_s);
         self.spread_ci95_s = Z95 * f64::sqrt(variance);
         self.locked_share = if alone > 0.0 { locked / alone } else { 0.0 };
-        work.sort_by(|a, b| a.moment.t_s.total_cmp(&b.moment.t_s));
+        work.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
     }
 
     /// Regions: stretches of samples no more than two periods apart.
-    fn find_regions(&mut self, work: &[Seen], period: f64) {
-        let regions = work.chunk_by(|a, b| b.moment.t_s - a.moment.t_s <= 2.0 * period);
+    fn find_regions(&mut self, work: &[&AttributedSample], period: f64) {
+        let regions = work.chunk_by(|a, b| b.t_s - a.t_s <= 2.0 * period);
         let mut count = 0;
         for region in regions {
             let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
-            for Seen { moment, .. } in region {
-                *busy.entry(moment.thread).or_default() += moment.weight_s;
+            for sample in region {
+                *busy.entry(sample.thread).or_default() += sample.weight_s;
             }
             self.regions.busiest_s += busy.values().copied().fold(0.0, f64::max);
             count += busy.len();
@@ -179,15 +186,15 @@ impl Elapsed {
 
 /// Among samples sorted by the distance of their peers' samples, those that represent all: the nearest quarter, but no more than shares to
 /// a few percent require, and all that are equally near.
-fn nearest<'c, 's>(class: &'c [Seen<'s>], period: f64) -> &'c [Seen<'s>] {
+fn nearest<'c, 's>(class: &'c [&'s AttributedSample], period: f64) -> &'c [&'s AttributedSample] {
     let wanted = class.len().div_ceil(4).clamp(FEWEST_NEAR.min(class.len()), MOST_NEAR);
-    let limit = f64::from(class[wanted - 1].sight.distance_s) + period / 256.0;
-    &class[..class.partition_point(|s| f64::from(s.sight.distance_s) <= limit)]
+    let limit = f64::from(class[wanted - 1].peers.distance_s) + period / 256.0;
+    &class[..class.partition_point(|s| f64::from(s.peers.distance_s) <= limit)]
 }
 
 /// Variance of 1 / (threads at work) among `chosen`.
-fn variance_of_share(chosen: &[Seen]) -> f64 {
-    let share = |s: &Seen| 1.0 / f64::from(s.together.max(1));
+fn variance_of_share(chosen: &[&AttributedSample], scope: Scope) -> f64 {
+    let share = |s: &&AttributedSample| 1.0 / f64::from(scope.team(s).at_work);
     let n = chosen.len() as f64;
     let mean = chosen.iter().map(share).sum::<f64>() / n;
     chosen.iter().map(|s| (share(s) - mean).powi(2)).sum::<f64>() / n

@@ -16,6 +16,7 @@
 mod account;
 mod address_spaces;
 mod assemble;
+mod attributed;
 mod attribution;
 mod carried;
 mod certified;
@@ -63,13 +64,13 @@ use crate::profile::run::{Pass as RunPass, RELEASED_CODE, Thread};
 use crate::profile::{Machine, Profile, ProfileSample, Run};
 
 use assemble::Joined;
+use attributed::{Activity, AttributedSample};
 use code_map::CodeMap;
 use executed::Executed;
 use hardware::Hardware;
 use modules::Modules;
 use sampled::Sampled;
 use stacks::StackTable;
-use timeline::{Activity, Moment};
 
 pub use account::usual_clock;
 pub use doubts::COUNTERS_DISAGREE;
@@ -117,7 +118,7 @@ pub fn join(
     joined.replayed = replayed;
     let outcome = joined.functions(&mut code);
     run.warnings.extend(evidence.timed.and_then(|timed| placed::warning(timed, &machine)));
-    run.warnings.extend(joined.clocks.warning(&joined.moments, &machine));
+    run.warnings.extend(joined.clocks.warning(joined.samples(), &machine));
     let basis = regions::Basis::new(
         evidence,
         joined.sampled.as_ref(),
@@ -172,14 +173,14 @@ pub fn join(
 fn profile_samples(joined: &Joined, stacks: &mut StackTable, code: &mut CodeMap) -> Vec<ProfileSample> {
     let Some(sampled) = &joined.sampled else { return Vec::new() };
     let shared: Vec<Option<u32>> = sampled.stacks.iter().map(|calls| stacks.add(calls, code)).collect();
-    let sample = |(leaf, moment): (&sampled::Leaf, &Moment)| ProfileSample {
-        t_s: moment.t_s,
-        weight_s: moment.weight_s,
-        thread: moment.thread,
-        stack: shared[leaf.stack as usize].or_else(|| Some(stacks.add_function(leaf.function, code))),
-        waiting: matches!(moment.activity, Activity::Waiting(_)),
+    let sample = |sample: &AttributedSample| ProfileSample {
+        t_s: sample.t_s,
+        weight_s: sample.weight_s,
+        thread: sample.thread,
+        stack: shared[sample.stack as usize].or_else(|| Some(stacks.add_function(sample.function, code))),
+        waiting: matches!(sample.activity, Activity::Waiting(_)),
     };
-    sampled.leaves.iter().zip(&joined.moments).map(sample).collect()
+    sampled.samples.iter().map(sample).collect()
 }
 
 fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {

@@ -215,11 +215,11 @@ fn add_samples(
     parts: &mut HashMap<FunctionId, RegionPart>,
 ) {
     let (mut seconds, mut samples) = (0.0, 0);
-    for leaf in sampled.leaves.iter().filter(|l| held(l.sample.path)) {
-        seconds += leaf.sample.weight_s;
+    for sample in sampled.samples.iter().filter(|s| held(s.path)) {
+        seconds += sample.weight_s;
         samples += 1;
-        let part = parts.entry(leaf.function).or_default();
-        part.cpu_s = Some(part.cpu_s.unwrap_or(0.0) + leaf.sample.weight_s);
+        let part = parts.entry(sample.function).or_default();
+        part.cpu_s = Some(part.cpu_s.unwrap_or(0.0) + sample.weight_s);
     }
     (region.cpu_s, region.samples) = (Some(seconds), Some(samples));
 }

@@ -1,41 +1,25 @@
-//! The timed pass's samples, each with its function and its thread's activity.
+//! The timed pass's samples, each with its function, its thread's activity and the other threads.
 
 use std::collections::HashMap;
 
+use super::attributed::{Activity, AttributedSample, Entry, NONE, Peers};
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::{Pass, Place};
 use super::shape::Shape;
-use super::timeline::{Activity, Entry, Moment, NONE};
+use super::timeline;
 use super::waiting::{self, Wait};
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::timed::{Sample, TimedEvidence};
-
-/// A sample on a CPU with its leaf.
-#[derive(Debug)]
-pub struct Leaf<'e> {
-    /// The evidence.
-    pub sample: &'e Sample,
-    /// Index into [`Sampled::stacks`].
-    pub stack: u32,
-    /// Function of the sampled instruction; a stand-in if the sample has no stack.
-    pub function: FunctionId,
-    /// The sampled instruction.
-    pub place: Option<Place>,
-}
+use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 
 /// All samples on a CPU.
 #[derive(Debug, Default)]
 pub struct Sampled<'e> {
     /// In time order.
-    pub leaves: Vec<Leaf<'e>>,
+    pub samples: Vec<AttributedSample>,
     /// The distinct call stacks, leaf first; profiles have far fewer of them than samples.
     pub stacks: Vec<&'e [CodeRef]>,
-    /// The reason for waiting that a frame next to the leaf implies by its name; for each of `stacks`.
-    named_waits: Vec<Option<Wait>>,
     /// The place that called the leaf's function; for each of `stacks`.
     callers: Vec<Option<(FunctionId, Place)>>,
-    /// How the thread entered the kernel; for each of `stacks` with a sample in the kernel.
-    entries: Vec<Option<Entry>>,
 }
 
 /// Loops of the whole program: each function's loops follow one another from its base on.
@@ -68,9 +52,12 @@ impl<'e> Sampled<'e> {
     pub fn new(timed: &'e TimedEvidence, code: &mut CodeMap) -> Self {
         let mut sampled = Sampled::default();
         let mut known: HashMap<&[CodeRef], u32> = HashMap::new();
+        let mut entries: HashMap<u32, Entry> = HashMap::new();
+        let mut named_waits = Vec::new();
         for sample in timed.samples.iter().filter(|s| !s.off_cpu) {
             let stack = *known.entry(&sample.stack).or_insert_with(|| {
                 sampled.stacks.push(&sample.stack);
+                named_waits.push(named_wait(&sample.stack, code));
                 sampled.stacks.len() as u32 - 1
             });
             let place = sample.stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
@@ -78,57 +65,56 @@ impl<'e> Sampled<'e> {
                 Some(place) => code.function(place),
                 None => code.stand_in(if sample.kernel { "[kernel]" } else { "[unknown]" }),
             };
-            sampled.leaves.push(Leaf { sample, stack, function, place });
+            let activity = if sample.kernel {
+                Activity::Kernel(*entries.entry(stack).or_insert_with(|| entry(&sample.stack, code)))
+            } else {
+                named_waits[stack as usize].map_or(Activity::Work, Activity::Waiting)
+            };
+            sampled.samples.push(AttributedSample {
+                t_s: sample.t_s,
+                weight_s: sample.weight_s,
+                thread: sample.thread,
+                cpu: sample.cpu,
+                path: sample.path,
+                stack,
+                function,
+                place,
+                innermost: NONE,
+                activity,
+                peers: Peers::ALONE,
+            });
         }
-        sampled.leaves.sort_by(|a, b| a.sample.t_s.total_cmp(&b.sample.t_s));
-        let mut in_kernel = vec![false; sampled.stacks.len()];
-        sampled.leaves.iter().filter(|l| l.sample.kernel).for_each(|l| in_kernel[l.stack as usize] = true);
-        let entry = |(stack, kernel): (&&[CodeRef], &bool)| kernel.then(|| entry(stack, code));
-        sampled.entries = sampled.stacks.iter().zip(&in_kernel).map(entry).collect();
+        sampled.samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
         let caller = |stack: &&[CodeRef]| {
             let place = code.place(Pass::Timed, *stack.get(1)?)?;
             Some((code.function(place), place))
         };
         sampled.callers = sampled.stacks.iter().map(caller).collect();
-        sampled.named_waits = sampled.stacks.iter().map(|stack| named_wait(stack, code)).collect();
         sampled
     }
 
     /// CPU seconds by function, waiting and kernel included.
     pub fn seconds_by_function(&self) -> HashMap<FunctionId, f64> {
         let mut seconds = HashMap::new();
-        for leaf in &self.leaves {
-            *seconds.entry(leaf.function).or_default() += leaf.sample.weight_s;
+        for sample in &self.samples {
+            *seconds.entry(sample.function).or_default() += sample.weight_s;
         }
         seconds
     }
 
-    /// The activity of every sample's thread, in the order of [`leaves`](Self::leaves).
-    pub fn moments(&self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers) -> Vec<Moment> {
-        let moment = |leaf: &Leaf| {
-            let shape = shapes.get(&leaf.function).zip(leaf.place);
-            let in_loop = shape.and_then(|(shape, place)| shape.loop_at(place.offset));
-            let spins = shape.is_some_and(|(shape, place)| {
-                let called = || shape.only_looks() && self.called_by_a_wait(leaf.stack, shapes);
-                shape.waits_at(place.offset) || called()
-            });
-            let activity = match (leaf.sample.kernel, self.named_waits[leaf.stack as usize]) {
-                (true, _) => Activity::Kernel(self.entries[leaf.stack as usize].unwrap_or(Entry::SystemCall)),
-                (false, Some(wait)) => Activity::Waiting(wait),
-                (false, None) if spins => Activity::Waiting(Wait::Barrier),
-                (false, None) => Activity::Work,
-            };
-            Moment {
-                t_s: leaf.sample.t_s,
-                weight_s: leaf.sample.weight_s,
-                thread: leaf.sample.thread,
-                cpu: leaf.sample.cpu,
-                function: leaf.function,
-                innermost: in_loop.map_or(NONE, |l| loops.number(leaf.function, l)),
-                activity,
+    /// Finds the loop of every sample, whether it waits there, and the peers of every sample.
+    pub fn find_loops_and_peers(&mut self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers, on_cpu: &[OnCpu]) {
+        let mut samples = std::mem::take(&mut self.samples);
+        for sample in &mut samples {
+            let Some((shape, place)) = shapes.get(&sample.function).zip(sample.place) else { continue };
+            sample.innermost = shape.loop_at(place.offset).map_or(NONE, |l| loops.number(sample.function, l));
+            let called = || shape.only_looks() && self.called_by_a_wait(sample.stack, shapes);
+            if sample.works() && (shape.waits_at(place.offset) || called()) {
+                sample.activity = Activity::Waiting(Wait::Barrier);
             }
-        };
-        self.leaves.iter().map(moment).collect()
+        }
+        timeline::find_peers(&mut samples, on_cpu);
+        self.samples = samples;
     }
 
     /// Whether the leaf's function was called by a loop that waits.
@@ -138,10 +124,10 @@ impl<'e> Sampled<'e> {
     }
 
     /// CPU seconds at work in a function and all that it called; recursion counts once.
-    pub fn inclusive(&self, moments: &[Moment], code: &mut CodeMap) -> HashMap<FunctionId, f64> {
+    pub fn inclusive(&self, code: &mut CodeMap) -> HashMap<FunctionId, f64> {
         let mut by_stack = vec![0.0; self.stacks.len()];
-        for (leaf, moment) in self.leaves.iter().zip(moments).filter(|(_, m)| m.activity == Activity::Work) {
-            by_stack[leaf.stack as usize] += moment.weight_s;
+        for sample in self.samples.iter().filter(|s| s.works()) {
+            by_stack[sample.stack as usize] += sample.weight_s;
         }
         let mut seconds = HashMap::new();
         for (stack, weight_s) in self.stacks.iter().zip(by_stack).filter(|(_, w)| *w > 0.0) {
@@ -185,14 +171,13 @@ fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
 }
 
 /// How often the samples of one thread entered each function and each loop (work only): (by function, by loop).
-pub fn runs(moments: &[Moment], functions: usize, loops: usize) -> (Vec<u64>, Vec<u64>) {
+pub fn runs(samples: &[AttributedSample], functions: usize, loops: usize) -> (Vec<u64>, Vec<u64>) {
     let mut by_function = vec![0; functions];
     let mut by_loop = vec![0; loops];
     let mut previous: HashMap<u32, (u32, u32)> = HashMap::new();
-    for moment in moments {
-        let works = moment.activity == Activity::Work;
-        let now = if works { (moment.function, moment.innermost) } else { (NONE, NONE) };
-        let before = previous.insert(moment.thread, now).unwrap_or((NONE, NONE));
+    for sample in samples {
+        let now = if sample.works() { (sample.function, sample.innermost) } else { (NONE, NONE) };
+        let before = previous.insert(sample.thread, now).unwrap_or((NONE, NONE));
         if now.0 != before.0 && now.0 != NONE {
             by_function[now.0 as usize] += 1;
         }

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use iced_x86::{Code, Decoder, DecoderOptions};
 
 use super::Evidence;
+use super::attributed::{Activity, AttributedSample, Entry};
 use super::code_map::{CodeMap, FunctionId};
 use super::executed::Executed;
 use super::modules::{Pass, Place};
 use super::sampled::Sampled;
-use super::timeline::{Activity, Entry, Moment, stretches};
+use super::timeline::stretches;
 use crate::isa::x86_64::system_call;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{BlockedIn, OnCpu, Sample, TimedEvidence};
@@ -67,7 +68,6 @@ impl SystemTime {
         evidence: &Evidence,
         machine: &Machine,
         (executed, sampled): (Option<&Executed>, Option<&Sampled>),
-        moments: &[Moment],
         code: &mut CodeMap,
     ) -> SystemTime {
         let mut parts: HashMap<FunctionId, Parts> = HashMap::new();
@@ -78,13 +78,11 @@ impl SystemTime {
         let mut whole = Parts::default();
         let mut names = Names { sites: &sites, at_sites: HashMap::new() };
         if let Some(sampled) = sampled {
-            let in_calls =
-                sampled.leaves.iter().zip(moments).filter(|(_, m)| m.activity == Activity::Kernel(Entry::SystemCall));
-            for (leaf, moment) in in_calls {
-                let stack = sampled.stacks[leaf.stack as usize];
-                let of_function = parts.entry(leaf.function).or_default();
-                names.book(stack, leaf.place, moment.weight_s, &mut of_function.calls, code);
-                of_function.add_caller(caller(stack, code), moment.weight_s);
+            for sample in sampled.samples.iter().filter(|s| s.activity == Activity::Kernel(Entry::SystemCall)) {
+                let stack = sampled.stacks[sample.stack as usize];
+                let of_function = parts.entry(sample.function).or_default();
+                names.book(stack, sample.place, sample.weight_s, &mut of_function.calls, code);
+                of_function.add_caller(caller(stack, code), sample.weight_s);
             }
         }
         let watched = watched(evidence.timed);
@@ -106,7 +104,8 @@ impl SystemTime {
         let all_counted = executed.is_some() && evidence.counted.is_some_and(|c| c.uncounted_share == 0.0);
         let made = |parts: Parts| system(parts, kernel_seen, &watched, all_counted);
         let mut program = made(whole);
-        program.faults = evidence.timed.and_then(|timed| faults(timed, machine, moments, kernel_seen));
+        let samples = sampled.map_or(&[][..], |s| &s.samples);
+        program.faults = evidence.timed.and_then(|timed| faults(timed, machine, samples, kernel_seen));
         let of_functions = parts.into_iter().map(|(id, parts)| (id, made(parts))).filter(|(_, s)| !s.is_empty());
         SystemTime { of_functions: of_functions.collect(), program: (!program.is_empty()).then_some(program) }
     }
@@ -336,16 +335,16 @@ fn name(number: u32) -> String {
     system_call::name(number).map_or_else(|| format!("call {number}"), str::to_owned)
 }
 
-fn faults(timed: &TimedEvidence, machine: &Machine, moments: &[Moment], kernel_seen: bool) -> Option<Faults> {
+fn faults(timed: &TimedEvidence, machine: &Machine, samples: &[AttributedSample], kernel_seen: bool) -> Option<Faults> {
     let (minor, major) = timed.page_faults?;
-    let sampled = || moments.iter().filter(|m| m.activity == Activity::Kernel(Entry::Fault));
-    let squares: f64 = sampled().map(|m| m.weight_s.powi(2)).sum();
+    let sampled = || samples.iter().filter(|s| s.activity == Activity::Kernel(Entry::Fault));
+    let squares: f64 = sampled().map(|s| s.weight_s.powi(2)).sum();
     let cost = machine.ceilings.iter().find(|c| c.is("pagefault", 1)).and_then(|c| c.value);
     Some(Faults {
         minor,
         major,
         expected_s: cost.map(|cost| minor as f64 * cost),
-        sampled_s: kernel_seen.then(|| sampled().map(|m| m.weight_s).sum()),
+        sampled_s: kernel_seen.then(|| sampled().map(|s| s.weight_s).sum()),
         sampled_ci95_s: kernel_seen.then(|| Z95 * squares.sqrt()),
     })
 }

@@ -58,13 +58,6 @@ pub struct Idle {
     pub loading_s: f64,
 }
 
-impl Device {
-    /// Seconds in which a kernel, a copy or a fill ran.
-    pub fn busy_s(&self) -> f64 {
-        self.kernels_s + self.copies_s
-    }
-}
-
 impl Idle {
     /// All of it.
     pub fn total_s(&self) -> f64 {

@@ -10,29 +10,29 @@ use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 pub struct Column {
     /// Heading.
     pub title: &'static str,
-    /// Its meaning, for tooltips.
-    pub meaning: &'static str,
     /// The cell.
     pub cell: fn(&Function) -> Option<String>,
 }
 
 /// The columns after the name.
 pub const COLUMNS: [Column; 7] = [
-    Column { title: "share", meaning: "CPU time / CPU time of the program", cell: |f| f.share.map(percent) },
-    Column { title: "time", meaning: "elapsed time with at least one thread in it", cell: |f| f.time_s.map(seconds) },
-    Column { title: "rate", meaning: "operations per second of elapsed time", cell: rate },
-    Column {
-        title: "op/byte",
-        meaning: "operational intensity at DRAM, else at the outermost level measured",
-        cell: intensity,
-    },
-    Column { title: "held by", meaning: "class of the binding ceiling", cell: |f| Some(class(f)) },
+    // CPU time / CPU time of the program
+    Column { title: "share", cell: |f| f.share.map(percent) },
+    // elapsed time with at least one thread in it
+    Column { title: "time", cell: |f| f.time_s.map(seconds) },
+    // operations per second of elapsed time
+    Column { title: "rate", cell: rate },
+    // operational intensity at DRAM, else at the outermost level measured
+    Column { title: "op/byte", cell: intensity },
+    // class of the binding ceiling
+    Column { title: "held by", cell: |f| Some(class(f)) },
+    // least time of the binding term / measured time
     Column {
         title: "at",
-        meaning: "least time of the binding term / measured time",
         cell: |f| f.analysis.roof_fraction.map(|fraction| format!("{}{}", at_least(f), percent(fraction))),
     },
-    Column { title: "saves", meaning: "seconds of the most worthwhile removal", cell: saves },
+    // seconds of the most worthwhile removal
+    Column { title: "saves", cell: saves },
 ];
 
 /// The name of the axis's operations.

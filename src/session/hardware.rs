@@ -224,7 +224,7 @@ impl StoppedUncore {
         let during = self.during.clone()?;
         let after = uncore::background(&Linux, pmus, &self.event, BACKGROUND)?;
         let net = uncore::subtract_background(&during, self.seconds, before, after);
-        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
+        let divisor = self.verdict.divisor();
         Ok(UncoreBytes {
             net: net.bytes / divisor,
             background: net.background / divisor,

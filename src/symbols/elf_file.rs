@@ -4,18 +4,20 @@
 //! profiler down with SIGBUS, and a gigabyte of debug information is only read where a look-up needs it.
 
 use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use goblin::container::{Container, Ctx, Endian};
-use goblin::elf::header::{self, header64};
+use goblin::elf::program_header::program_header64::ProgramHeader;
+use goblin::elf::program_header::{PF_X, PT_LOAD, PT_NOTE};
+use goblin::elf::section_header::section_header64::SectionHeader;
 use goblin::elf::section_header::{SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE};
-use goblin::elf::{ProgramHeader, SectionHeader};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{CompressedData, CompressionFormat};
 
 use super::error::SymbolError;
+use crate::tracee::build_id;
+use crate::tracee::elf_reader::ElfReader;
 
 const CONTEXT: Ctx = Ctx { container: Container::Big, le: Endian::Little };
 /// More than any section of a real program expands to; keeps a damaged size from exhausting memory.
@@ -25,8 +27,7 @@ const LARGEST_SECTION: u64 = 16 << 30;
 #[derive(Debug)]
 pub struct ElfFile {
     path: PathBuf,
-    file: File,
-    length: u64,
+    reader: ElfReader,
     sections: Vec<Section>,
     segments: Vec<ProgramHeader>,
 }
@@ -68,16 +69,21 @@ impl ElfFile {
     /// As [`open`](Self::open).
     pub fn from_file(path: &Path, file: File) -> Result<Self, SymbolError> {
         let read_error = |source| SymbolError::Read { path: path.to_owned(), source };
-        let metadata = file.metadata().map_err(read_error)?;
-        if !metadata.is_file() {
+        if !file.metadata().map_err(read_error)?.is_file() {
             return Err(SymbolError::Foreign { path: path.to_owned(), what: "it is not a regular file" });
         }
-        let mut elf =
-            ElfFile { path: path.to_owned(), file, length: metadata.len(), sections: Vec::new(), segments: Vec::new() };
-        let head = elf.read_header()?;
-        elf.segments = elf.read_segments(&head)?;
-        elf.sections = elf.read_sections(&head)?;
-        Ok(elf)
+        let reader = ElfReader::at(file, 0).map_err(|source| match source.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                SymbolError::Foreign { path: path.to_owned(), what: "it is not a 64-bit little-endian ELF file" }
+            }
+            _ => read_error(source),
+        })?;
+        let segments = reader.programs().map_err(|error| of_part(path, "program headers", error))?;
+        let headers = reader.sections().map_err(|error| of_part(path, "section headers", error))?;
+        let names = reader.section_names(&headers).unwrap_or_default();
+        let name = |header: &SectionHeader| string_at(&names, header.sh_name as usize).unwrap_or_default();
+        let sections = headers.into_iter().map(|header| Section { name: name(&header), header }).collect();
+        Ok(ElfFile { path: path.to_owned(), reader, sections, segments })
     }
 
     /// As [`open`](Self::open), for a file that is in memory.
@@ -85,7 +91,7 @@ impl ElfFile {
     /// # Errors
     /// As [`open`](Self::open), or if there is no memory for a copy.
     pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, SymbolError> {
-        let copy = memfd_create("elf", MFdFlags::MFD_CLOEXEC).map(File::from).map_err(std::io::Error::from);
+        let copy = memfd_create("elf", MFdFlags::MFD_CLOEXEC).map(File::from).map_err(io::Error::from);
         let copy = copy.and_then(|mut file| file.write_all(bytes).map(|()| file));
         Self::from_file(path, copy.map_err(|source| SymbolError::Read { path: path.to_owned(), source })?)
     }
@@ -147,17 +153,16 @@ impl ElfFile {
 
     /// Whether a segment takes `address`, zero-initialised data included.
     pub fn is_in_memory(&self, address: u64) -> bool {
-        let loads = self.segments.iter().filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD);
+        let loads = self.segments.iter().filter(|p| p.p_type == PT_LOAD);
         loads.into_iter().any(|p| (p.p_vaddr..p.p_vaddr.saturating_add(p.p_memsz)).contains(&address))
     }
 
     /// Bytes that are loaded at virtual addresses `start..end`, as the file holds them; `None` where it does not.
     pub fn loaded(&self, start: u64, end: u64) -> Option<Vec<u8>> {
-        let segment = self.segments.iter().find(|p| {
-            p.p_type == goblin::elf::program_header::PT_LOAD
-                && p.p_vaddr <= start
-                && end <= p.p_vaddr.saturating_add(p.p_filesz)
-        })?;
+        let segment = self
+            .segments
+            .iter()
+            .find(|p| p.p_type == PT_LOAD && p.p_vaddr <= start && end <= p.p_vaddr.saturating_add(p.p_filesz))?;
         let offset = segment.p_offset.checked_add(start - segment.p_vaddr)?;
         self.bytes(offset, end.checked_sub(start)?, "code").ok()
     }
@@ -168,9 +173,7 @@ impl ElfFile {
         let mut ranges: Vec<_> =
             self.sections.iter().filter(|s| s.is_code()).map(|s| (s.header.sh_addr, s.end())).collect();
         if ranges.is_empty() {
-            let executable = |p: &&ProgramHeader| {
-                p.p_type == goblin::elf::program_header::PT_LOAD && p.p_flags & goblin::elf::program_header::PF_X != 0
-            };
+            let executable = |p: &&ProgramHeader| p.p_type == PT_LOAD && p.p_flags & PF_X != 0;
             let range = |p: &ProgramHeader| (p.p_vaddr, p.p_vaddr.saturating_add(p.p_filesz));
             ranges = self.segments.iter().filter(executable).map(range).collect();
         }
@@ -183,12 +186,12 @@ impl ElfFile {
     pub fn build_id(&self) -> Option<String> {
         let from_section = self.sections.iter().filter(|s| s.header.sh_type == SHT_NOTE).find_map(|s| {
             let notes = self.bytes(s.header.sh_offset, s.header.sh_size.min(1 << 16), "notes").ok()?;
-            find_build_id(&notes)
+            build_id::from_notes(&notes)
         });
         from_section.or_else(|| {
-            let notes = self.segments.iter().filter(|p| p.p_type == goblin::elf::program_header::PT_NOTE);
+            let notes = self.segments.iter().filter(|p| p.p_type == PT_NOTE);
             let mut contents = notes.filter_map(|p| self.bytes(p.p_offset, p.p_filesz.min(1 << 16), "notes").ok());
-            contents.find_map(|notes| find_build_id(&notes))
+            contents.find_map(|notes| build_id::from_notes(&notes))
         })
     }
 
@@ -197,76 +200,21 @@ impl ElfFile {
         CONTEXT
     }
 
-    fn read_header(&self) -> Result<header64::Header, SymbolError> {
-        let foreign = |what| SymbolError::Foreign { path: self.path.clone(), what };
-        if self.length < 64 {
-            return Err(foreign("it is not an ELF file"));
-        }
-        let bytes = self.bytes(0, 64, "ELF header")?;
-        if bytes[..4] != header::ELFMAG[..] {
-            return Err(foreign("it is not an ELF file"));
-        }
-        if bytes[header::EI_CLASS] != header::ELFCLASS64 || bytes[header::EI_DATA] != header::ELFDATA2LSB {
-            return Err(foreign("it is not a 64-bit little-endian ELF file"));
-        }
-        let array: &[u8; 64] = bytes[..64].try_into().map_err(|_| foreign("it is not an ELF file"))?;
-        Ok(*header64::Header::from_bytes(array))
-    }
-
-    fn read_segments(&self, head: &header64::Header) -> Result<Vec<ProgramHeader>, SymbolError> {
-        let count = usize::from(head.e_phnum);
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let bytes = self.bytes(head.e_phoff, 56 * count as u64, "program headers")?;
-        ProgramHeader::parse(&bytes, 0, count, CONTEXT).map_err(|e| self.damaged("program headers", e.to_string()))
-    }
-
-    fn read_sections(&self, head: &header64::Header) -> Result<Vec<Section>, SymbolError> {
-        if head.e_shoff == 0 || head.e_shoff >= self.length {
-            return Ok(Vec::new());
-        }
-        let parse = |count: usize| {
-            let bytes = self.bytes(head.e_shoff, 64 * count as u64, "section headers")?;
-            SectionHeader::parse_from(&bytes, 0, count, CONTEXT)
-                .map_err(|e| self.damaged("section headers", e.to_string()))
-        };
-        // Files with 65,280 sections or more keep the true numbers in the first header.
-        let mut count = usize::from(head.e_shnum);
-        let mut names_index = usize::from(head.e_shstrndx);
-        if count == 0 || names_index == 0xffff {
-            let Some(first) = parse(1)?.into_iter().next() else { return Ok(Vec::new()) };
-            if count == 0 {
-                count = usize::try_from(first.sh_size.min(self.length / 64)).unwrap_or(0);
-            }
-            if names_index == 0xffff {
-                names_index = first.sh_link as usize;
-            }
-        }
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        let headers = parse(count)?;
-        let names = match headers.get(names_index) {
-            Some(h) => self.bytes(h.sh_offset, h.sh_size, "section names").unwrap_or_default(),
-            None => Vec::new(),
-        };
-        let name = |h: &SectionHeader| string_at(&names, h.sh_name).unwrap_or_default();
-        Ok(headers.into_iter().map(|header| Section { name: name(&header), header }).collect())
-    }
-
     fn bytes(&self, offset: u64, size: u64, part: &str) -> Result<Vec<u8>, SymbolError> {
-        if offset.checked_add(size).is_none_or(|end| end > self.length) {
-            return Err(self.damaged(part, "it lies beyond the end of the file".into()));
-        }
-        let mut buffer = vec![0; size as usize];
-        let read = self.file.read_exact_at(&mut buffer, offset);
-        read.map_err(|source| SymbolError::Read { path: self.path.clone(), source })?;
-        Ok(buffer)
+        self.reader.bytes(offset, size).map_err(|error| of_part(&self.path, part, error))
     }
 
     fn damaged(&self, part: &str, detail: String) -> SymbolError {
         SymbolError::Damaged { path: self.path.clone(), part: part.to_owned(), detail }
+    }
+}
+
+/// The error of reading `part` of the file at `path`.
+fn of_part(path: &Path, part: &str, error: io::Error) -> SymbolError {
+    let path = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::InvalidData => SymbolError::Damaged { path, part: part.to_owned(), detail: error.to_string() },
+        _ => SymbolError::Read { path, source: error },
     }
 }
 
@@ -275,20 +223,4 @@ pub fn string_at(table: &[u8], offset: usize) -> Option<String> {
     let rest = table.get(offset..)?;
     let end = rest.iter().position(|b| *b == 0)?;
     Some(String::from_utf8_lossy(&rest[..end]).into_owned())
-}
-
-/// Looks for NT_GNU_BUILD_ID among ELF notes.
-pub fn find_build_id(notes: &[u8]) -> Option<String> {
-    let word = |at: usize| notes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes);
-    let mut at = 0usize;
-    while let (Some(name_size), Some(data_size), Some(kind)) = (word(at), word(at + 4), word(at + 8)) {
-        let name = at + 12;
-        let data = name.checked_add((name_size as usize).checked_next_multiple_of(4)?)?;
-        let end = data.checked_add(data_size as usize)?;
-        if kind == 3 && notes.get(name..name + 4) == Some(b"GNU\0") {
-            return Some(notes.get(data..end)?.iter().map(|b| format!("{b:02x}")).collect());
-        }
-        at = end.checked_next_multiple_of(4)?;
-    }
-    None
 }

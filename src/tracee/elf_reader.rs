@@ -10,9 +10,11 @@ use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
 use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 
-/// The largest table that is read; a larger one is taken for damage.
+/// The largest table that is read from a process's memory; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
 
+/// Index of the section with the names where the header has no room for it; it is then the link of the first section.
+const INDEX_ELSEWHERE: u16 = 0xffff;
 /// Bytes of a symbol: name (4), kind (1), other (1), section (2), value (8), size (8).
 const SYMBOL: usize = 24;
 /// Longer names are not looked at.
@@ -41,6 +43,8 @@ pub struct DefinedSymbol<'n> {
 pub struct ElfReader {
     file: File,
     base: u64,
+    /// Bytes of the image at most.
+    limit: u64,
     header: Header,
 }
 
@@ -58,21 +62,23 @@ impl ElfReader {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn at(file: File, base: u64) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let limit = if metadata.is_file() && metadata.len() > 0 { metadata.len() } else { LARGEST_TABLE };
         let mut bytes = [0; SIZEOF_EHDR];
         file.read_exact_at(&mut bytes, base)?;
         if !bytes.starts_with(b"\x7fELF\x02\x01") {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a 64-bit little-endian ELF file"));
         }
-        Ok(ElfReader { file, base, header: *Header::from_bytes(&bytes) })
+        Ok(ElfReader { file, base, limit, header: *Header::from_bytes(&bytes) })
     }
 
     /// `length` bytes of the image from `offset` on.
     ///
     /// # Errors
-    /// They are not there, or so many that the header which asked for them must be damaged (`InvalidData`).
+    /// They are not there: the header that asked for them is damaged (`InvalidData`).
     pub fn bytes(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        if length > LARGEST_TABLE {
-            return Err(io::ErrorKind::InvalidData.into());
+        if offset.checked_add(length).is_none_or(|end| end > self.limit) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it lies beyond the end of the file"));
         }
         let mut bytes = vec![0; length as usize];
         self.file.read_exact_at(&mut bytes, self.base.wrapping_add(offset))?;
@@ -89,14 +95,36 @@ impl ElfReader {
         Ok(ProgramHeader::from_bytes(&bytes, count.into()))
     }
 
-    /// Its section headers.
+    /// Its section headers; none where they were stripped.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).
     pub fn sections(&self) -> io::Result<Vec<SectionHeader>> {
-        let count = self.header.e_shnum;
-        let bytes = self.bytes(self.header.e_shoff, u64::from(count) * SIZEOF_SHDR as u64)?;
-        Ok(SectionHeader::from_bytes(&bytes, count.into()))
+        if self.header.e_shoff == 0 || self.header.e_shoff >= self.limit {
+            return Ok(Vec::new());
+        }
+        let read = |count: usize| {
+            let bytes = self.bytes(self.header.e_shoff, (count * SIZEOF_SHDR) as u64)?;
+            io::Result::Ok(SectionHeader::from_bytes(&bytes, count))
+        };
+        match self.header.e_shnum {
+            // Files with 65,280 sections or more keep the true number in the first header.
+            0 => read(read(1)?[0].sh_size.min(self.limit / SIZEOF_SHDR as u64) as usize),
+            count => read(count.into()),
+        }
+    }
+
+    /// The names of its `sections`, each at its `sh_name`.
+    ///
+    /// # Errors
+    /// There is no such section, or as [`bytes`](Self::bytes).
+    pub fn section_names(&self, sections: &[SectionHeader]) -> io::Result<Vec<u8>> {
+        let index = match (self.header.e_shstrndx, sections.first()) {
+            (INDEX_ELSEWHERE, Some(first)) => first.sh_link as usize,
+            (index, _) => index.into(),
+        };
+        let names = sections.get(index).ok_or(io::ErrorKind::InvalidData)?;
+        self.bytes(names.sh_offset, names.sh_size)
     }
 
     /// Shows `each` symbol that it defines in one of its symbol tables, those with names of 64 bytes and more left out.
@@ -112,11 +140,6 @@ impl ElfReader {
             symbols.chunks_exact(SYMBOL).filter_map(|symbol| defined(symbol, &names)).for_each(&mut each);
         }
         Ok(())
-    }
-
-    /// Index of the section with the names of sections.
-    pub fn names_section(&self) -> usize {
-        self.header.e_shstrndx.into()
     }
 }
 
@@ -138,8 +161,7 @@ pub fn has_section(path: &Path, name: &str) -> bool {
     let look = || {
         let elf = ElfReader::open(path)?;
         let sections = elf.sections()?;
-        let Some(table) = sections.get(elf.names_section()) else { return Ok(false) };
-        let names = elf.bytes(table.sh_offset, table.sh_size)?;
+        let names = elf.section_names(&sections)?;
         let is_called = |at: u32| {
             names
                 .get(at as usize..)

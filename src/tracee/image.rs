@@ -95,8 +95,7 @@ impl Image {
 impl Sections {
     fn from_section_headers(image: &ElfReader) -> io::Result<Sections> {
         let headers = image.sections()?;
-        let names = headers.get(image.names_section()).ok_or(io::ErrorKind::InvalidData)?;
-        let names = image.bytes(names.sh_offset, names.sh_size)?;
+        let names = image.section_names(&headers)?;
         let named = |name: &str| {
             headers.iter().find(|h| {
                 let rest = names.get(h.sh_name as usize..).unwrap_or_default();

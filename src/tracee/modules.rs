@@ -37,11 +37,6 @@ pub struct ModuleTable {
 }
 
 impl ModuleTable {
-    /// An empty table.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Finds or enters the module of `mapping` in process `pid`.
     pub fn locate(&mut self, pid: Pid, mapping: &Mapping) -> Located {
         let process = pid.as_raw() as u32;
@@ -121,7 +116,7 @@ mod tests {
     fn our_own_text_has_a_module_whose_bias_fits() {
         let here = Address::new(our_own_text_has_a_module_whose_bias_fits as *const () as u64);
         let maps = read_maps(Pid::this()).unwrap();
-        let mut table = ModuleTable::new();
+        let mut table = ModuleTable::default();
         let mapping = maps.iter().find(|m| m.contains(here)).unwrap();
         let located = table.locate(Pid::this(), mapping);
         let layout = ElfLayout::read(&std::env::current_exe().unwrap()).unwrap();

@@ -112,11 +112,6 @@ impl Running {
     pub fn interrupt(&self) -> Result<(), TraceError> {
         ptrace::interrupt(self.tid).map_err(TraceError::new("interrupt", self.tid))
     }
-
-    /// The thread.
-    pub fn tid(&self) -> Pid {
-        self.tid
-    }
 }
 
 /// A traced thread in a ptrace stop. Dropping it leaves it stopped.

@@ -195,7 +195,7 @@ impl Plan {
 impl Wanted {
     /// As evidence, with the reason why it has no count yet.
     pub fn uncounted(&self) -> CounterEvent {
-        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
+        let divisor = self.verdict.divisor();
         CounterEvent {
             name: self.event.name.clone(),
             role: self.event.role.name(),

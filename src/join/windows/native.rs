@@ -69,10 +69,10 @@ pub fn match_threads(counted: &mut CountedEvidence, timed: &TimedEvidence) {
 /// CPU seconds by function.
 pub fn seconds(sampled: &Sampled) -> HashMap<FunctionId, f64> {
     let mut seconds = HashMap::new();
-    for leaf in &sampled.leaves {
+    for sample in &sampled.samples {
         // A function's time in the kernel is no time of its instructions.
-        let id = if leaf.sample.kernel { FunctionId::MAX } else { leaf.function };
-        *seconds.entry(id).or_default() += leaf.sample.weight_s;
+        let id = if sample.in_kernel() { FunctionId::MAX } else { sample.function };
+        *seconds.entry(id).or_default() += sample.weight_s;
     }
     seconds
 }
@@ -80,8 +80,8 @@ pub fn seconds(sampled: &Sampled) -> HashMap<FunctionId, f64> {
 /// Samples by function, without those in the kernel.
 pub fn samples(sampled: &Sampled) -> HashMap<FunctionId, u32> {
     let mut samples = HashMap::new();
-    for leaf in sampled.leaves.iter().filter(|leaf| !leaf.sample.kernel) {
-        *samples.entry(leaf.function).or_default() += 1;
+    for sample in sampled.samples.iter().filter(|sample| !sample.in_kernel()) {
+        *samples.entry(sample.function).or_default() += 1;
     }
     samples
 }

@@ -8,7 +8,7 @@ use super::driver::{Cuda, Function, Grid, HostKind, Identity, Shot};
 use super::error::GpuError;
 use super::ledger::Ledger;
 use super::log;
-use super::ptx::{Fill, Kernel, Launch, Unit, fill};
+use super::ptx::{Kernel, Launch, Unit, fill};
 use crate::machine::suite::lab::Effort;
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::Missing;
@@ -93,7 +93,7 @@ impl Lab {
     }
 
     fn fill(&mut self) -> Result<(), GpuError> {
-        if let Some(function) = self.function(&fill(Fill::F32))? {
+        if let Some(function) = self.function(&fill())? {
             let grid = self.grid(2, 1024, self.arena.bytes / 16, [self.arena.at, 0, 0]);
             self.cuda.time(&function, &[grid])?;
         }

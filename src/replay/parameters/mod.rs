@@ -3,17 +3,12 @@
 mod forms;
 mod source;
 
-pub use forms::{BYPASSES, Bypass, FormCost, INTEGER_PORTS, PER_CYCLE, VECTOR_DIVIDER, VECTOR_PORTS};
+pub use forms::{Bypass, FormCost, PER_CYCLE};
 
 use crate::profile::Machine;
 
 use super::form::FORMS;
 use source::Source;
-
-/// Bits of the load ports, in the same mask as those of the forms.
-pub const LOAD_PORTS: u32 = 0x0f << 16;
-/// Bits of the ports that take stores.
-pub const STORE_PORTS: u32 = 0x0f << 20;
 
 /// A core. Times are cycles, sizes are entries unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]

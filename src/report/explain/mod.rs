@@ -19,7 +19,7 @@ use super::number::{self, NOT_MEASURED, percent, seconds};
 use super::regions::{self, Rows};
 use super::{View, account, brief, counters, name, system, table, text, traffic, verdict, words, wrap};
 
-pub use figures::{account as account_rows, ladder, measures, memory};
+pub use figures::measures;
 
 /// Rows of a table at most; `profile.json` has all.
 pub const ROWS: usize = 12;

@@ -88,11 +88,6 @@ impl Tracker {
         self.open.get(&thread).map_or(0, |open| open.path)
     }
 
-    /// How many paths there are.
-    pub fn paths(&self) -> usize {
-        self.paths.len()
-    }
-
     /// The interfaces that the regions belong to.
     pub fn interfaces(&self) -> BTreeSet<Api> {
         self.regions.iter().map(|r| r.api).collect()

@@ -179,18 +179,3 @@ pub(super) fn memory_operand(instruction: &Instruction) -> MemoryOperand {
         instruction.segment_prefix(),
     )
 }
-
-/// The general-purpose registers that a loop body changes by a constant other than 0 in each iteration, with that constant.
-///
-/// `body`: the instructions of one iteration in order. Includes 32-bit counters, on the assumption that they do not wrap.
-pub fn induction_steps(body: &[Instruction]) -> Vec<(Register, i64)> {
-    let mut registers = Registers::at_start();
-    body.iter().for_each(|instruction| registers.step(instruction));
-    let full = |n: usize| Register::RAX + n as u32;
-    registers
-        .steps()
-        .into_iter()
-        .enumerate()
-        .filter_map(|(n, step)| Some((full(n), step.filter(|&s| s != 0)?)))
-        .collect()
-}

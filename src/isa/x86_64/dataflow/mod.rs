@@ -25,7 +25,6 @@ use iced_x86::Instruction;
 use crate::isa::dependency::BodyDependencies;
 
 pub use addresses::address_origins;
-pub use affine::induction_steps;
 
 /// Bodies of more instructions than this are not analysed.
 pub const LONGEST_BODY: usize = 4096;

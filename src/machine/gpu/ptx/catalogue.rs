@@ -1,7 +1,7 @@
 //! One kernel of every kind, in the shapes that reach the roofs.
 
 use super::{
-    Access, Cached, Data, Fill, Kernel, Operation, Precision, Shape, Stream, Type, chase, dmma, empty, fill,
+    Access, Cached, Data, Kernel, Operation, Precision, Shape, Stream, Type, chase, dmma, empty, fill,
     flops_per_element, flush, l1_region, launches_update, link, mma, scalar, scalar_in_lanes, shared, staged, stream,
     trials_read, trials_update, wgmma, working_set,
 };
@@ -38,7 +38,7 @@ pub fn all() -> Vec<Kernel> {
     }
     kernels.extend([Cached::L1AndL2, Cached::L2Only].map(chase));
     kernels.push(flush());
-    kernels.extend([Fill::Zeros, Fill::F32, Fill::F64].map(fill));
+    kernels.push(fill());
     kernels.extend([link(), empty()]);
     kernels
 }

@@ -5,52 +5,31 @@ use super::text::{Bounds, Class, Finish, Text, braces};
 use super::vectors::LARGE;
 use super::{Kernel, Needs, Unit, Work};
 
-/// What a buffer is filled with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fill {
-    Zeros,
-    /// f32 in [1, 2), another one in each place.
-    F32,
-    /// f64 in [1, 2), another one in each place.
-    F64,
-}
-
-/// Writes `count` vectors of 16 bytes at `a`, `iters` times (use 1).
+/// Writes `count` vectors of four f32 in [1, 2), another one in each place, at `a`, `iters` times (use 1).
 ///
 /// Work: `16 B × count × iters`. Launch: 2 blocks of 1,024 threads an SM.
-pub fn fill(kind: Fill) -> Kernel {
+pub fn fill() -> Kernel {
     let mut text = Text::new();
-    let name = match kind {
-        Fill::Zeros => "fill_zeros",
-        Fill::F32 => "fill_f32",
-        Fill::F64 => "fill_f64",
-    };
     let congruence = [1_664_525, 1_013_904_223].map(|bits| text.unknown(bits));
     trips(&mut text, Span::Grid, 1, |text, offsets| {
-        let words = words(text, kind, &offsets[0], &congruence);
+        let words = words(text, &offsets[0], &congruence);
         let place = addresses(text, "%ra", offsets).remove(0);
         text.line(format!("st.global.v4.b32 [{place}], {}", braces(&words)));
     });
     let (needs, work) = (Needs::at_least(7, 0), Work::PerElement(16.0));
-    text.finish(Finish { name: name.into(), needs, unit: Unit::Byte, work, bounds: LARGE })
+    text.finish(Finish { name: "fill_f32".into(), needs, unit: Unit::Byte, work, bounds: LARGE })
 }
 
 /// The four words of the vector at a byte offset.
-fn words(text: &mut Text, kind: Fill, offset: &str, [factor, addend]: &[String; 2]) -> [String; 4] {
+fn words(text: &mut Text, offset: &str, [factor, addend]: &[String; 2]) -> [String; 4] {
     let state = text.register(Class::B32);
     text.line(format!("cvt.u32.u64 {state}, {offset}"));
     text.line(format!("mul.lo.u32 {state}, {state}, 0x9e3779b1"));
-    std::array::from_fn(|place| {
+    std::array::from_fn(|_| {
         let word = text.register(Class::B32);
-        let (kept, set) = match (kind, place % 2) {
-            (Fill::Zeros, _) => (0, 0),
-            (Fill::F32, _) => (0x007f_ffff, 0x3f80_0000_u32),
-            (Fill::F64, 0) => (0xffff_ffff_u32, 0),
-            (Fill::F64, _) => (0x000f_ffff, 0x3ff0_0000),
-        };
         text.line(format!("mad.lo.u32 {state}, {state}, {factor}, {addend}"));
-        text.line(format!("and.b32 {word}, {state}, {kept:#x}"));
-        text.line(format!("or.b32 {word}, {word}, {set:#x}"));
+        text.line(format!("and.b32 {word}, {state}, 0x007fffff"));
+        text.line(format!("or.b32 {word}, {word}, 0x3f800000"));
         word
     })
 }

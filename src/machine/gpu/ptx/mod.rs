@@ -13,6 +13,7 @@
 //! `out[2]` and `out[3]` (in ns). Results go to `out[8]` where `result & spare` is not 0, which never holds: the compiler
 //! does not know that and must compute them. [`empty`] writes nothing; [`chase`] always writes `out[8]`.
 
+#[cfg(test)]
 mod catalogue;
 mod empty;
 mod init;
@@ -34,9 +35,8 @@ mod tests;
 #[cfg(test)]
 mod tools;
 
-pub use catalogue::all;
 pub use empty::empty;
-pub use init::{Fill, fill, link};
+pub use init::{fill, link};
 pub use intensity::{Data, flops_per_element};
 pub use latency::{chase, flush};
 pub use mma::{Shape, dmma, mma};

@@ -1,5 +1,6 @@
 //! Formulas by hand; every kernel through `ptxas` and `nvdisasm` where `RPROF_PTXAS` and `RPROF_NVDISASM` name them.
 
+use super::catalogue::all;
 use super::tools::{Code, architecture, assemble, begins, disassemble, is_move, joined, tool};
 use super::*;
 
@@ -203,7 +204,7 @@ fn check_loops(name: &str, code: &Code, native: bool) -> Vec<String> {
         "shared_stride2" | "shared_stride32" => vec![(&["LDS"], 8)],
         "trials_c_staged" => vec![(&["LDS.128"], 4)],
         "chase_ca" | "chase_cg" => vec![(&["LDG.E.64"], 16)],
-        "fill_zeros" | "fill_f32" | "fill_f64" => vec![(&["STG.E.128"], 1)],
+        "fill_f32" => vec![(&["STG.E.128"], 1)],
         "link" => vec![(&["STG.E.64"], 1)],
         "empty" => vec![],
         _ => panic!("nothing is expected of {name}"),
