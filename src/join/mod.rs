@@ -18,20 +18,19 @@ mod address_spaces;
 mod assemble;
 mod attributed;
 mod attribution;
-mod carried;
 mod certified;
 mod chains;
 mod clocks;
 mod code_map;
 mod counts;
 mod data;
-mod doubts;
 mod elapsed;
 mod executed;
 mod facts;
 mod flow;
 mod hardware;
 pub mod late;
+mod loop_carried;
 mod modules;
 mod mpi;
 mod placed;
@@ -47,6 +46,7 @@ mod tally;
 mod timeline;
 mod traffic;
 mod waiting;
+mod warnings;
 pub mod windows;
 
 use std::collections::HashMap;
@@ -70,8 +70,8 @@ use sampled::Sampled;
 use stacks::StackTable;
 
 pub use account::usual_clock;
-pub use doubts::COUNTERS_DISAGREE;
 pub use resolver::Resolver;
+pub use warnings::COUNTERS_DISAGREE;
 
 /// The inputs of the join.
 #[derive(Debug, Default)]
@@ -190,7 +190,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         frequency_hz: timed.source.starts_with("perf:").then_some(timed.frequency_hz),
         samples: Some(samples.len() as u64),
         lost: Some(timed.lost),
-        kept_off_share: doubts::kept_off_share(timed),
+        kept_off_share: warnings::kept_off_share(timed),
         uncounted_share: None,
         model_ratios: Vec::new(),
         page_placement: None,
