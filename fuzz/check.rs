@@ -1,7 +1,7 @@
 //! Decodes bytes as the translator does, writes each instruction for another address, decodes that, and compares.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
-use rprof::instrument::x86_64::decode::{Decoded, End, Step, decode};
+use rprof::instrument::x86_64::decode::{Decoded, Step, Terminator, decode};
 use rprof::instrument::x86_64::emit::Code;
 use rprof::instrument::x86_64::rewrite::{Slots, copy, uses_gs};
 use rprof::tracee::address::{Address, CacheAddress};
@@ -18,7 +18,7 @@ pub fn decode_to_encode(bytes: &[u8]) -> Result<usize, String> {
     for (text, cache) in PLACES {
         let Some(block) = decode(Address::new(text), bytes) else { return Ok(0) };
         check_block(&block, bytes)?;
-        let transfers = usize::from(block.end != End::Next);
+        let transfers = usize::from(block.end != Terminator::Next);
         let plain = &block.steps[..block.steps.len() - transfers];
         for step in plain {
             let from = usize::from(step.offset);
@@ -39,7 +39,7 @@ fn check_block(block: &Decoded, bytes: &[u8]) -> Result<(), String> {
         }
         next += step.instruction.len();
     }
-    let whole = block.end == End::Trap || next == block.code.len();
+    let whole = block.end == Terminator::Trap || next == block.code.len();
     if whole && bytes.starts_with(&block.code) { Ok(()) } else { Err("the block's bytes are others".into()) }
 }
 

@@ -19,12 +19,12 @@ pub mod encode;
 #[cfg(test)]
 mod fake;
 pub mod group;
-mod itself;
 pub mod kernel;
 pub mod listing;
 pub mod open;
 pub mod pmu;
 pub mod refusal;
+mod setcap_hint;
 pub mod store;
 pub mod table;
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::io;
 
 use serde::Serialize;
 
-use super::itself;
 use super::pmu::{self, Pmu};
+use super::setcap_hint;
 
 /// The option that makes a container allow `perf_event_open`.
 pub const CONTAINER: &str = "start it with --cap-add PERFMON, by which Docker's default seccomp profile allows \
@@ -127,7 +127,7 @@ impl Refusal {
                 return format!(
                     "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: {}; \
                      in a container: {CONTAINER}",
-                    itself::setcap("cap_perfmon")
+                    setcap_hint::setcap("cap_perfmon")
                 );
             }
             Refusal::NoSystemCall => {

@@ -9,7 +9,6 @@ use super::chains::{Chains, chains};
 use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
-use super::doubts;
 use super::elapsed::{Elapsed, Scope};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
@@ -21,6 +20,7 @@ use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
 use super::traffic::FunctionTraffic;
+use super::warnings;
 use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
@@ -118,7 +118,7 @@ impl<'e> Joined<'e> {
                 missing: evidence.counted.map_or(Missing::default(), |c| c.missing),
                 total_cpu_s: 0.0,
             },
-            fastest: doubts::fastest_rate(machine),
+            fastest: warnings::fastest_rate(machine),
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
             full_names,
         };
@@ -181,7 +181,7 @@ impl<'e> Joined<'e> {
             self.executed.as_ref().map(|_| functions.iter().filter_map(|f| f.flops).map(|f| f.total as f64).sum());
         let counters = self.hardware.as_ref().map(|h| h.of_program(counted)).unwrap_or_default();
         let mut warnings = self.doubts(&grave, uncounted_dynamic);
-        warnings.extend(doubts::about_counters(&counters, self.common.uncounted_share));
+        warnings.extend(warnings::about_counters(&counters, self.common.uncounted_share));
         Outcome { counters, functions, warnings, quality: (total > 0.0).then(|| attributed / total) }
     }
 
@@ -190,13 +190,13 @@ impl<'e> Joined<'e> {
         if let Some(timed) = self.evidence.timed {
             let samples = self.samples();
             let sampled_s = samples.iter().map(|s| s.weight_s).sum();
-            warnings.extend(doubts::about_time(timed, samples.len(), sampled_s));
+            warnings.extend(warnings::about_time(timed, samples.len(), sampled_s));
             if let Some(counted) = self.evidence.counted {
-                warnings.extend(doubts::about_both(timed, counted, disagreeing));
+                warnings.extend(warnings::about_both(timed, counted, disagreeing));
             }
         }
         if let Some((counted, executed)) = self.evidence.counted.zip(self.executed.as_ref()) {
-            warnings.extend(doubts::about_counts(counted, executed.undecoded, uncounted_dynamic));
+            warnings.extend(warnings::about_counts(counted, executed.undecoded, uncounted_dynamic));
         }
         warnings
     }
@@ -270,7 +270,7 @@ impl<'e> Joined<'e> {
             let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
             let whole = counts.map(|c| &c.whole);
             let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
-            match doubts::contradiction(elapsed, whole, period, self.fastest) {
+            match warnings::contradiction(elapsed, whole, period, self.fastest) {
                 Some(_) if in_windows && whole.is_some() => {
                     return Err("windows met more of it than its samples leave time for".into());
                 }

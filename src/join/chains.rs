@@ -1,8 +1,8 @@
 //! Loop-carried dependency chains of a function's innermost loops, with how often they ran.
 
-use super::carried;
 use super::counts::FunctionCounts;
 use super::flow::{EdgeCounts, edge_counts};
+use super::loop_carried;
 use super::prefetch::{self, Origins};
 use super::shape::Shape;
 use crate::isa::dependency::BodyDependencies;
@@ -32,15 +32,15 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     for (index, shape_loop) in shape.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
         let header = shape_loop.blocks[0];
         let iterations = executions[header];
-        let body = carried::path(shape, index, &executions);
+        let body = loop_carried::path(shape, index, &executions);
         if iterations == 0 || body.is_empty() {
             continue;
         }
         let Some(dependencies) = analyse_body(&body) else { continue };
         prefetch::origins(shape, index, &body, &mut found.origins);
         covered += counts.loops[index].tally.instructions;
-        let entries = carried::entries(shape, index, &executions, &edges);
-        let starts = carried::starts(shape, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);
+        let entries = loop_carried::entries(shape, index, &executions, &edges);
+        let starts = loop_carried::starts(shape, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);
         let threads = counts.loops[index].per_thread.values().filter(|(n, _)| *n > 0).count().max(1) as u32;
         let shared = Chain { header: shape_loop.header, iterations, entries, threads, ..Chain::default() };
         found.of_loops.extend(with_dependencies(shared, starts, dependencies).into_iter().map(|c| (index, c)));

@@ -18,14 +18,12 @@ mod address_spaces;
 mod assemble;
 mod attributed;
 mod attribution;
-mod carried;
 mod certified;
 mod chains;
 mod clocks;
 mod code_map;
 mod counts;
 mod data;
-mod doubts;
 mod elapsed;
 mod executed;
 mod facts;
@@ -34,6 +32,7 @@ mod groups;
 mod hardware;
 mod host_clocks;
 pub mod late;
+mod loop_carried;
 mod modules;
 mod mpi;
 mod partners;
@@ -50,6 +49,7 @@ mod tally;
 mod timeline;
 mod traffic;
 mod waiting;
+mod warnings;
 pub mod windows;
 
 use std::collections::HashMap;
@@ -73,8 +73,8 @@ use sampled::Sampled;
 use stacks::StackTable;
 
 pub use account::usual_clock;
-pub use doubts::COUNTERS_DISAGREE;
 pub use resolver::Resolver;
+pub use warnings::COUNTERS_DISAGREE;
 
 /// The inputs of the join.
 #[derive(Debug, Default)]
@@ -193,7 +193,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         frequency_hz: timed.source.starts_with("perf:").then_some(timed.frequency_hz),
         samples: Some(samples.len() as u64),
         lost: Some(timed.lost),
-        kept_off_share: doubts::kept_off_share(timed),
+        kept_off_share: warnings::kept_off_share(timed),
         uncounted_share: None,
         model_ratios: Vec::new(),
         page_placement: None,

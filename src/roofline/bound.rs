@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::deficiency::{Deficiency, Removed};
 use super::surroundings::Surroundings;
-use super::terms::{Subject, Term, TermId, kept};
+use super::terms::{Subject, Term, TermId, llc_retention};
 
 /// No ceiling is refuted by less than this: the clock alone drifts by 3 %.
 const LEAST_ERROR: f64 = 0.05;
@@ -26,7 +26,7 @@ impl Bound {
     /// Computes the terms of `subject` and compares them with its time.
     pub fn of(subject: &Subject<'_>, around: &Surroundings) -> Bound {
         let terms = subject.terms(Removed::NONE);
-        let kept = kept::share(subject);
+        let kept = llc_retention::share(subject);
         let refuted = terms
             .iter()
             .filter(|(id, term)| {

@@ -14,7 +14,6 @@ pub mod account;
 pub mod advice;
 pub mod bound;
 pub mod class;
-pub mod cold;
 pub mod confidence;
 mod controllers;
 pub mod deficiency;
@@ -24,6 +23,7 @@ pub mod ladder;
 pub mod memory_side;
 pub mod metrics;
 mod network;
+pub mod negligible;
 pub mod parallelism;
 mod prefetch;
 pub mod ranking;
@@ -100,13 +100,13 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     let (mut warnings, mut kept) = (Vec::new(), Vec::new());
     let ceilings = Ceilings::of(&profile.machine).during(&profile.run);
     let host = Host::new(&ceilings);
-    let run = cold::Run::of(profile);
+    let run = negligible::Run::of(profile);
     profile.run.parallelism = parallelism::of(profile);
     let around = Surroundings::of(profile);
     let context = Context { host, options, around: &around };
     for function in &mut profile.functions {
         if run.is_cold(function) {
-            cold::leave_out(function);
+            negligible::leave_out(function);
             continue;
         }
         let bound = analyse_function(function, context);
@@ -127,9 +127,9 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
 }
 
 /// Analyses a loop like a function; facts not measured per loop (team, allowed CPUs) are its function's.
-fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, run: cold::Run) {
+fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, run: negligible::Run) {
     if run.is_cold(inner) {
-        return cold::leave_out(inner);
+        return negligible::leave_out(inner);
     }
     if inner.team.is_none() {
         inner.team = outer.team;

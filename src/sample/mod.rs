@@ -28,7 +28,6 @@
 //! function's share `p` from `n` samples is √(p(1−p)/n); successive samples of a long loop are not independent in time, but
 //! the phase of the sampling clock is; this formula needs no more than that.
 
-mod bare;
 mod context;
 mod error;
 mod gate;
@@ -44,6 +43,7 @@ mod store;
 mod survivors;
 mod thread_files;
 mod threads;
+mod unsampled;
 mod unwind;
 mod weights;
 mod x86_64;

@@ -17,7 +17,7 @@ use crate::tracee::affinity::Kept;
 
 use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
-use super::{SessionError, bracket};
+use super::{SessionError, recheck_ceilings};
 
 /// The options of `rprof machine`.
 #[derive(Debug, Clone, Copy)]
@@ -128,9 +128,9 @@ fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut V
     let mut teller = Teller::new(notices, if request.refresh { AGAIN } else { FOR_LATER_RUNS });
     // The user was warned of failed measurements before the run.
     let Ok(after) = machine::load_or_measure(request, &mut teller) else { return before };
-    let (machine, moved) = bracket::around(before, &after);
+    let (machine, moved) = recheck_ceilings::around(before, &after);
     if moved.is_some() {
-        warnings.retain(|w| w.code != bracket::MOVED_CODE);
+        warnings.retain(|w| w.code != recheck_ceilings::MOVED_CODE);
     }
     warnings.extend(moved);
     machine

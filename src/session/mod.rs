@@ -12,7 +12,6 @@
 mod assemble;
 mod attach;
 mod between;
-mod bracket;
 pub mod ceilings;
 pub mod certificates;
 pub mod demo;
@@ -41,6 +40,7 @@ mod passes;
 mod preflight;
 mod progress;
 pub mod rank_calls;
+mod recheck_ceilings;
 mod run;
 mod single;
 mod sink;

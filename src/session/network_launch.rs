@@ -15,7 +15,7 @@ use super::progress::Notices;
 use super::{launcher_command, passes};
 use crate::machine::network::wanted::{Use, Wanted};
 use crate::profile::Profile;
-use crate::profile::mpi::CallSite;
+use crate::profile::mpi::{CallSite, SizeClass};
 use crate::profile::network::Network;
 use crate::profile::run::Warning;
 use crate::tracee::foreground;
@@ -58,12 +58,12 @@ fn wanted(profile: &Profile) -> Option<Wanted> {
 
 /// Calls between n and 2n bytes need the cost of both.
 fn used(site: &CallSite) -> Use {
-    let limits = |&(bytes, _): &(u64, u64)| if bytes == 0 { vec![0] } else { vec![bytes, 2 * bytes] };
+    let limits = |class: &SizeClass| if class.0 == 0 { vec![0] } else { vec![class.0, 2 * class.0] };
     let mut bytes: Vec<u64> = site.sizes.iter().flat_map(limits).collect();
     if bytes.is_empty() {
         bytes.push(0);
     }
-    Use { call: site.call.clone(), members: None, bytes }
+    Use { call: site.call.clone(), members: site.members, bytes }
 }
 
 fn measured(wanted: &Wanted, launcher: &Program, folder: &Path) -> Result<Network, String> {

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::collect::plan::{self, Plan};
 use super::cpu::{self, CpuId};
 use super::group;
-use super::itself;
 use super::kernel::{Linux, PerfKernel};
 use super::listing;
 use super::pmu::{self, Pmu};
+use super::setcap_hint;
 use super::table::EventTable;
 use super::tables;
 use super::trust::Verdict;
@@ -100,12 +100,12 @@ pub fn examine_this_host() -> Diagnosis {
 /// If several findings ask for capabilities, each of them names the one command that gives them all.
 fn give_together(findings: &mut [Finding]) {
     let lacks = |capability: &&str| {
-        let command = itself::setcap(capability);
+        let command = setcap_hint::setcap(capability);
         findings.iter().any(|f| !f.works && f.enable.contains(&command))
     };
     let lacking: Vec<&str> = ["cap_perfmon", "cap_sys_admin"].into_iter().filter(lacks).collect();
     if lacking.len() > 1 {
-        findings.iter_mut().for_each(|f| f.enable = itself::with_all(&f.enable, &lacking));
+        findings.iter_mut().for_each(|f| f.enable = setcap_hint::with_all(&f.enable, &lacking));
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         let lacking = |capability: &str| {
             let worth = events::Worth { gain: "g", instead: "i" };
             let mut finding = events::finding("x", "x", Err(Refusal::NeverRan), worth);
-            finding.enable = format!("{}, or run as root", itself::setcap(capability));
+            finding.enable = format!("{}, or run as root", setcap_hint::setcap(capability));
             finding
         };
         let mut findings = [lacking("cap_perfmon"), lacking("cap_sys_admin"), lacking("cap_perfmon")];

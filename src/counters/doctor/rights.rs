@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::Finding;
-use crate::counters::itself;
 use crate::counters::refusal::{CONTAINER, Refusal};
+use crate::counters::setcap_hint;
 
 /// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which overrides `perf_event_paranoid`.
 const CAPABILITIES: u64 = 1 << 21 | 1 << 38;
@@ -60,7 +60,7 @@ impl Rights {
                 let container = if filtered { format!("; in a container: {CONTAINER}") } else { String::new() };
                 format!(
                     "sudo sysctl kernel.perf_event_paranoid={paranoid}, or give rprof CAP_PERFMON: {}{container}",
-                    itself::setcap("cap_perfmon")
+                    setcap_hint::setcap("cap_perfmon")
                 )
             }
         }

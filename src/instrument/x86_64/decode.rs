@@ -24,7 +24,7 @@ pub struct Step {
 
 /// How a block ends. Addresses are the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum Terminator {
     /// Cut: continues at the next instruction.
     Next,
     /// `jmp`
@@ -59,7 +59,7 @@ pub struct Decoded {
     /// Its instructions, the last one's effect being `end` (except for `Next`).
     pub steps: Vec<Step>,
     /// How it ends.
-    pub end: End,
+    pub end: Terminator,
     /// Its bytes.
     pub code: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl Decoded {
 
     /// Whether it ends in a branch to its own beginning.
     pub fn repeats(&self) -> bool {
-        matches!(self.end, End::Branch(_, to) if to == self.start)
+        matches!(self.end, Terminator::Branch(_, to) if to == self.start)
     }
 }
 
@@ -93,7 +93,7 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
         return None;
     }
     let mut decoder = Decoder::with_ip(64, bytes, start.get(), DecoderOptions::NONE);
-    let mut block = Decoded { start, steps: Vec::with_capacity(16), end: End::Next, code: Vec::new() };
+    let mut block = Decoded { start, steps: Vec::with_capacity(16), end: Terminator::Next, code: Vec::new() };
     let mut length = 0;
     let mut instruction = Instruction::default();
     while block.steps.len() < MAX_INSTRUCTIONS && decoder.can_decode() {
@@ -107,7 +107,7 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
                 }
                 block.steps.push(Step { instruction, offset, displacement: 0 });
                 length = bytes.len().min(LONGEST);
-                block.end = End::Trap;
+                block.end = Terminator::Trap;
             }
             break;
         }
@@ -133,32 +133,34 @@ pub fn steps(start: Address, bytes: &[u8]) -> impl Iterator<Item = Instruction> 
     decoder.into_iter().take(MAX_INSTRUCTIONS).take_while(|i| !i.is_invalid() && end(i).is_none())
 }
 
-fn end(instruction: &Instruction) -> Option<End> {
+fn end(instruction: &Instruction) -> Option<Terminator> {
     let near = || Address::new(instruction.near_branch_target());
     if loads_gs(instruction) {
-        return Some(End::Far);
+        return Some(Terminator::Far);
     }
     let is_near = matches!(instruction.op0_kind(), OpKind::NearBranch64);
     Some(match instruction.flow_control() {
         FlowControl::Next => return None,
-        FlowControl::UnconditionalBranch if is_near => End::Jump(near()),
+        FlowControl::UnconditionalBranch if is_near => Terminator::Jump(near()),
         FlowControl::ConditionalBranch if is_near => match instruction.is_jcc_short_or_near() {
-            true => End::Branch(instruction.condition_code() as u8, near()),
-            false => End::ShortBranch(near()),
+            true => Terminator::Branch(instruction.condition_code() as u8, near()),
+            false => Terminator::ShortBranch(near()),
         },
-        FlowControl::Call if instruction.code() == Code::Syscall => End::System,
-        FlowControl::Call if is_near => End::Call(near()),
+        FlowControl::Call if instruction.code() == Code::Syscall => Terminator::System,
+        FlowControl::Call if is_near => Terminator::Call(near()),
         FlowControl::Return if matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) => {
-            End::Return(if instruction.op_count() > 0 { instruction.immediate(0) as u32 } else { 0 })
+            Terminator::Return(if instruction.op_count() > 0 { instruction.immediate(0) as u32 } else { 0 })
         }
-        FlowControl::IndirectBranch if instruction.code() == Code::Jmp_rm64 => End::JumpIndirect,
-        FlowControl::IndirectCall if instruction.code() == Code::Call_rm64 => End::CallIndirect,
-        FlowControl::XbeginXabortXend if is_near => End::Transaction(near()),
+        FlowControl::IndirectBranch if instruction.code() == Code::Jmp_rm64 => Terminator::JumpIndirect,
+        FlowControl::IndirectCall if instruction.code() == Code::Call_rm64 => Terminator::CallIndirect,
+        FlowControl::XbeginXabortXend if is_near => Terminator::Transaction(near()),
         FlowControl::XbeginXabortXend => return None,
         // A 32-bit system call.
-        FlowControl::Interrupt if instruction.code() == Code::Int_imm8 && instruction.immediate8() == 0x80 => End::Far,
-        FlowControl::Interrupt | FlowControl::Exception => End::Trap,
-        _ => End::Far,
+        FlowControl::Interrupt if instruction.code() == Code::Int_imm8 && instruction.immediate8() == 0x80 => {
+            Terminator::Far
+        }
+        FlowControl::Interrupt | FlowControl::Exception => Terminator::Trap,
+        _ => Terminator::Far,
     })
 }
 
@@ -189,23 +191,23 @@ mod tests {
     fn blocks_end_where_control_is_transferred() {
         let at = Address::new(0x1000);
         let end = |bytes: &[u8]| decode(at, bytes).map(|b| (b.steps.len(), b.end, b.code.len()));
-        assert_eq!(end(&[0x90, 0xeb, 0x02, 0xcc]), Some((2, End::Jump(Address::new(0x1005)), 3)));
-        assert_eq!(end(&[0x0f, 0x05, 0x90]), Some((1, End::System, 2)));
-        assert_eq!(end(&[0xc2, 0x08, 0x00]), Some((1, End::Return(8), 3)));
-        assert_eq!(end(&[0xff, 0xe0]), Some((1, End::JumpIndirect, 2)));
-        assert_eq!(end(&[0xe3, 0x10]), Some((1, End::ShortBranch(Address::new(0x1012)), 2)));
-        assert_eq!(end(&[0x90, 0x06, 0x06]), Some((1, End::Next, 1)));
-        assert_eq!(end(&[0x06]), Some((1, End::Trap, 1)));
-        assert_eq!(end(&[0x90, 0x8e, 0xe8]), Some((2, End::Far, 3))); // mov gs, eax
-        assert_eq!(end(&[0x0f, 0xa9]), Some((1, End::Far, 2))); // pop gs
-        assert_eq!(end(&[0x8c, 0xe8, 0xc3]), Some((2, End::Return(0), 3))); // mov eax, gs; ret
-        assert_eq!(end(&[0xcd, 0x80]), Some((1, End::Far, 2)));
-        assert_eq!(end(&[0xcd, 0x03]), Some((1, End::Trap, 2)));
+        assert_eq!(end(&[0x90, 0xeb, 0x02, 0xcc]), Some((2, Terminator::Jump(Address::new(0x1005)), 3)));
+        assert_eq!(end(&[0x0f, 0x05, 0x90]), Some((1, Terminator::System, 2)));
+        assert_eq!(end(&[0xc2, 0x08, 0x00]), Some((1, Terminator::Return(8), 3)));
+        assert_eq!(end(&[0xff, 0xe0]), Some((1, Terminator::JumpIndirect, 2)));
+        assert_eq!(end(&[0xe3, 0x10]), Some((1, Terminator::ShortBranch(Address::new(0x1012)), 2)));
+        assert_eq!(end(&[0x90, 0x06, 0x06]), Some((1, Terminator::Next, 1)));
+        assert_eq!(end(&[0x06]), Some((1, Terminator::Trap, 1)));
+        assert_eq!(end(&[0x90, 0x8e, 0xe8]), Some((2, Terminator::Far, 3))); // mov gs, eax
+        assert_eq!(end(&[0x0f, 0xa9]), Some((1, Terminator::Far, 2))); // pop gs
+        assert_eq!(end(&[0x8c, 0xe8, 0xc3]), Some((2, Terminator::Return(0), 3))); // mov eax, gs; ret
+        assert_eq!(end(&[0xcd, 0x80]), Some((1, Terminator::Far, 2)));
+        assert_eq!(end(&[0xcd, 0x03]), Some((1, Terminator::Trap, 2)));
         assert_eq!(end(&[]), None);
         assert_eq!(end(&[0x05, 0, 0]), None, "add eax, imm32 is longer");
-        assert_eq!(end(&[0x90, 0x05, 0, 0]), Some((1, End::Next, 1)));
-        assert_eq!(end(&[0x66; 20]), Some((1, End::Trap, 15)));
-        let Some((_, End::Branch(code, _), _)) = end(&[0x75, 0x10]) else { panic!("jne is a branch") };
+        assert_eq!(end(&[0x90, 0x05, 0, 0]), Some((1, Terminator::Next, 1)));
+        assert_eq!(end(&[0x66; 20]), Some((1, Terminator::Trap, 15)));
+        let Some((_, Terminator::Branch(code, _), _)) = end(&[0x75, 0x10]) else { panic!("jne is a branch") };
         assert_eq!(condition(code), 5);
     }
 }

@@ -3,15 +3,15 @@
 pub mod arena;
 mod barrier;
 mod clock_chain;
-mod core_share;
 pub mod core_to_core;
-mod pieces;
-pub mod presence;
+pub mod preemption;
 pub mod priority;
 mod rate;
+pub mod rolling_window;
+mod slices;
+mod smt_interference;
 mod team;
 pub mod timing;
-pub mod windows;
 
 pub use clock_chain::ClockChain;
 pub use team::Team;

@@ -5,12 +5,12 @@
 //! at the end:                    barrier │ probe
 //! ```
 //!
-//! For in-core kernels, the time is that of the faster pieces (`pieces.rs`).
+//! For in-core kernels, the time is that of the faster pieces (`slices.rs`).
 //!
 //! A short chain of dependent multiplications right after the kernel measures the clock while it ran. A kernel of wide vectors has warmed
 //! up by then: wide vectors lower the clock of many CPUs, and run slowly until it is lowered. Two kinds of repetitions do not count where
 //! there are enough others: those in which a thread lost its CPU to another task (or to the hypervisor, as far as the kernel knows), and
-//! those with a shared core according to the probes before and after them (`core_share.rs`).
+//! those with a shared core according to the probes before and after them (`smt_interference.rs`).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use super::Team;
 use super::barrier::Barrier;
 use super::clock_chain::ClockChain;
-use super::core_share::CoreShare;
-use super::pieces::{self, Timed};
-use super::presence::Presence;
+use super::preemption::Presence;
 use super::rate::Stamp;
 use super::rate::{FIRST, WARM_UP};
 pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK, usual_clock};
-use super::windows::{self, Windows};
+use super::rolling_window::{self, Windows};
+use super::slices::{self, Timed};
+use super::smt_interference::CoreShare;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
 
@@ -187,7 +187,7 @@ impl Stopwatch {
             let mut scratch = Arguments::new();
             let Ok(mut arguments) = job_work.arguments[rank].lock() else { return };
             let mut clocks = (0.0, 0.0);
-            let mut step = windows::next(job_work.windows.as_ref());
+            let mut step = rolling_window::next(job_work.windows.as_ref());
             for _ in 0..repetitions {
                 barrier.wait();
                 let presence = Presence::now();
@@ -197,9 +197,9 @@ impl Stopwatch {
                 warm_up(&job_work, iterations, &mut arguments);
                 barrier.wait();
                 let windows = job_work.windows.as_ref();
-                let timed = pieces::timed(iterations, pieces, clock.overhead_s(), |iterations| {
+                let timed = slices::timed(iterations, pieces, clock.overhead_s(), |iterations| {
                     // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
-                    step = unsafe { windows::walk(&job_work.kernel, iterations, &mut arguments, windows, step) };
+                    step = unsafe { rolling_window::walk(&job_work.kernel, iterations, &mut arguments, windows, step) };
                 });
                 let clock_hz = clock.hz(&mut scratch);
                 let after = clock.seconds(PROBE_ADDITIONS, &mut scratch);
@@ -214,7 +214,7 @@ impl Stopwatch {
                 clocks = (before, after);
             }
             barrier.wait();
-            windows::note(job_work.windows.as_ref(), step);
+            rolling_window::note(job_work.windows.as_ref(), step);
             let probe = share.probe(&mut scratch);
             if let Some(last) = mine.last_mut() {
                 last.shared |= share.is_shared(threads, probe, clocks.0, clocks.1);

@@ -8,8 +8,8 @@ use super::plateau::plateaus;
 use crate::isa::operation::Width;
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Arena, PADDING, Pages};
+use crate::machine::harness::rolling_window::Windows;
 use crate::machine::harness::timing::{Plan, Rate, Work};
-use crate::machine::harness::windows::Windows;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use crate::machine::suite::lab::{Effort, Lab, Label};
 use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
@@ -450,7 +450,7 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
 }
 
 /// The part of `workingset.read` that a first run needs: how much of the last-level cache this host gets
-/// (`memory/caches/effective_llc.rs`), and how much it keeps of streams (`roofline/terms/kept.rs`).
+/// (`memory/caches/effective_llc.rs`), and how much it keeps of streams (`roofline/terms/llc_retention.rs`).
 fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {
         return Ok(());

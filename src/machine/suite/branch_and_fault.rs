@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Buffer, Pages};
-use crate::machine::harness::presence::Presence;
+use crate::machine::harness::preemption::Presence;
 use crate::machine::harness::timing::{Rate, Repetition, Work};
 use crate::machine::kernels::Arguments;
 use crate::machine::kernels::x86_64::irregular::branches;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Arena, Content, Pages};
+use crate::machine::harness::rolling_window::Windows;
 use crate::machine::harness::timing::{Plan, Rate, Work};
-use crate::machine::harness::windows::Windows;
 use crate::machine::kernels::x86_64::{chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::machine::suite::lab::{Effort, Lab, Label};

@@ -5,18 +5,18 @@ mod access;
 mod arrays;
 mod balance;
 pub mod bandwidth;
+mod branch_and_fault;
 pub mod core;
-mod costs;
 mod irregular;
 pub mod lab;
 mod ladder;
 mod latency;
+mod low_precision;
 mod mix;
 mod pipes;
 mod plateau;
-mod reach;
-mod special;
-mod subset;
+mod smt_and_e_cores;
+mod tlb;
 
 use super::error::MachineError;
 use super::progress::Progress;
@@ -56,19 +56,19 @@ const GROUPS: [Group; 19] = [
     group("accesses to L1", When::First, access::measure),
     group("latencies of arithmetic", When::First, latency::measure),
     group("pairs of operations", When::First, pipes::co_issue),
-    group("integer and low-precision arithmetic", When::First, special::measure),
+    group("integer and low-precision arithmetic", When::First, low_precision::measure),
     group("restarted chains", When::First, latency::restarted),
     group("bandwidth of each level", When::Essential, bandwidth::levels),
     group("latencies of each level", When::Essential, irregular::latencies),
     group("irregular memory accesses", When::Essential, irregular::measure),
-    group("page faults and mispredicted branches", When::Each, costs::measure),
+    group("page faults and mispredicted branches", When::Each, branch_and_fault::measure),
     group("streams on small pages", When::Each, bandwidth::on_small_pages),
     group("parameters of the core", When::Once, core::measure),
     group("FLOPs on each element", When::Once, mix::curve),
     group("working sets", When::Once, bandwidth::sweeps),
     group("chains side by side", When::Once, latency::saturation),
-    group("reach of the TLB", When::Once, reach::measure),
-    group("hardware threads of one core, slow cores", When::Once, subset::measure),
+    group("reach of the TLB", When::Once, tlb::measure),
+    group("hardware threads of one core, slow cores", When::Once, smt_and_e_cores::measure),
 ];
 
 /// Largest number of rounds: more of them do not improve the values.

@@ -8,8 +8,8 @@ mod event;
 mod held;
 mod markers;
 mod open;
-mod price;
 mod probe;
+mod sample_cost;
 mod setter;
 
 use std::io;

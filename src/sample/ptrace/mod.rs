@@ -5,8 +5,8 @@
 
 mod observer;
 mod pace;
-mod seat;
 mod tracees;
+mod tracer_cpu;
 mod wait;
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::tracee::wake_up::WakeUp;
 use super::reap::Reaped;
 use super::recorder::Ending;
 use super::weights::Scale;
-use super::{SampleError, SampleOptions, Timed, bare, survivors};
+use super::{SampleError, SampleOptions, Timed, survivors, unsampled};
 
 use observer::Observer;
 
@@ -28,7 +28,7 @@ use observer::Observer;
 /// being sampled unless the user asked for ptrace by name.
 pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
     let trace = || -> Result<Timed, SampleError> {
-        seat::be_quick();
+        tracer_cpu::be_quick();
         let wake_up = match WakeUp::new() {
             Ok(wake_up) => wake_up,
             Err(source) => {
@@ -42,7 +42,7 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
                 child.abandon();
                 Err(SampleError::Refused { sampler: "ptrace", source: e.io() })
             }
-            Err(e) => bare::run(child, &e.io()),
+            Err(e) => unsampled::run(child, &e.io()),
         }
     };
     std::thread::scope(|scope| match scope.spawn(trace).join() {

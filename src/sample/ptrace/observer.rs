@@ -22,8 +22,8 @@ use crate::tracee::thread::{Mode, Running, Stopped};
 use crate::tracee::wait::{Event, Stop};
 
 use super::pace::Pace;
-use super::seat::Seat;
 use super::tracees::{Asked, Origin, Tracees};
+use super::tracer_cpu::Seat;
 use super::wait::{Waited, wait};
 use crate::sample::context::Context;
 use crate::sample::thread_files::Activity;

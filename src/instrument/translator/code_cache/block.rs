@@ -31,7 +31,7 @@ pub struct Block {
     /// Entry for calls, which have left the cache's return address on the stack.
     pub called: Option<CacheAddress>,
     /// Tag of the comparison before it that lookups reach.
-    pub head: Option<Tag>,
+    pub head: Option<CompareImmediate>,
     /// One past its last byte in the hot part.
     pub end: CacheAddress,
     /// Its counter.
@@ -54,7 +54,7 @@ pub struct Block {
     /// caller.
     pub chained: Option<BlockId>,
     /// The landing behind the call that it ends in.
-    pub landing: Option<Landing>,
+    pub landing: Option<ReturnPoint>,
     /// Number of the relayout that placed it; 0 if none did.
     pub placed: u32,
     /// It is part of an inlined callee; only that call site reaches it.
@@ -74,18 +74,18 @@ pub struct Flow {
 
 /// A place in the cache where the program's state is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
+pub struct SafePoint {
     /// Bytes from the block's entry.
     pub cache: u32,
     /// Bytes from the block's start.
     pub program: u16,
     /// The registers that are elsewhere.
-    pub moved: Moved,
+    pub moved: SpillState,
 }
 
 /// Registers of the program that are elsewhere at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moved {
+pub enum SpillState {
     /// None.
     Nothing,
     /// This register, in the slot for lent ones.
@@ -107,7 +107,7 @@ pub enum Moved {
 
 /// Where the return from a call lands: behind the `call` in the cache, as the processor predicts.
 #[derive(Debug, Clone, Copy)]
-pub struct Landing {
+pub struct ReturnPoint {
     /// The call in the program.
     pub from: Address,
     /// Where the cache continues with it after the push of the return address.
@@ -115,11 +115,11 @@ pub struct Landing {
     /// Other blocks that end in the same call cannot continue there.
     pub own: bool,
     /// Tag of the comparison with the return address.
-    pub tag: Tag,
+    pub tag: CompareImmediate,
 }
 
 /// Address of four bytes of a comparison with an address, and the value that makes it fail for every address if written there.
-pub type Tag = (CacheAddress, u32);
+pub type CompareImmediate = (CacheAddress, u32);
 
 /// An exit: a rel32 that leads to a block or to a stub that asks for it.
 #[derive(Debug, Clone)]

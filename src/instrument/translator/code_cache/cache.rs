@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iced_x86::{Decoder, DecoderOptions};
 
 use crate::instrument::translator::code_cache::arena::{Arena, INT3, Part, REACH};
-use crate::instrument::translator::code_cache::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
+use crate::instrument::translator::code_cache::block::{Block, BlockId, CallSite, SafePoint, Site, SiteId, SpillState};
 use crate::instrument::translator::code_cache::chunks::Chunks;
 use crate::instrument::translator::code_cache::counters::{Counters, Sum};
 use crate::instrument::translator::code_cache::hash::AddressMap;
@@ -57,7 +57,7 @@ pub struct CodeCache {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) tables: Shared,
     pub(crate) blocks: Chunks<Block>,
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<SafePoint>,
     pub(crate) code_pool: Vec<u8>,
     pub(crate) by_start: AddressMap<Place, BlockId>,
     /// Blocks that start in each page of the program's text.
@@ -233,7 +233,7 @@ impl CodeCache {
     }
 
     /// The point at `at`, where the program's state is known.
-    pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, Point)> {
+    pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, SafePoint)> {
         let (id, point) = self.last_point(at)?;
         let point = self.points[point];
         (self.block(id).entry + u64::from(point.cache) == at).then_some((id, point))
@@ -401,7 +401,7 @@ impl CodeCache {
         }
         // The code around a system call continues after the call, even if the text was invalidated.
         let points = &self.points[block.points.start as usize..block.points.end as usize];
-        for point in points.iter().filter(|p| p.moved != Moved::RcxIsNext) {
+        for point in points.iter().filter(|p| p.moved != SpillState::RcxIsNext) {
             let rest = code.get(point.cache as usize..).unwrap_or_default();
             let length = Decoder::new(64, rest, DecoderOptions::NONE).decode().len();
             // The address behind a one-byte instruction cannot be distinguished from that behind a trap. But a thread that enters

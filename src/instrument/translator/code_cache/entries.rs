@@ -1,6 +1,6 @@
 //! The ways into blocks: where exits enter them, and the comparisons by which lookups and returns come.
 
-use crate::instrument::translator::code_cache::block::{BlockId, SiteId, Tag};
+use crate::instrument::translator::code_cache::block::{BlockId, CompareImmediate, SiteId};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::x86_64::emit::{Code, RSP};
 use crate::tracee::address::CacheAddress;
@@ -37,7 +37,7 @@ impl CodeCache {
     }
 
     /// Overwrites the tag, so that the comparison fails for every address.
-    pub(crate) fn close_tag(&mut self, (at, never): Tag) {
+    pub(crate) fn close_tag(&mut self, (at, never): CompareImmediate) {
         if let Some(arena) = self.arena_of(at) {
             self.arenas[arena].patch(at, never);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::instrument::translator::code_cache::block::{BlockId, Moved};
+use crate::instrument::translator::code_cache::block::{BlockId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::counters::Sum;
 use crate::instrument::translator::code_cache::layout;
@@ -51,7 +51,13 @@ pub(crate) fn complete(thread: &Thread, process: &Process, transfer: Transfer, r
 }
 
 /// Restores registers that are elsewhere.
-pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
+pub(crate) fn restore(
+    thread: &Thread,
+    process: &Process,
+    block: BlockId,
+    moved: SpillState,
+    registers: &mut Registers,
+) {
     let space = process.image.space.borrow();
     let block = space.block(block);
     let regions = thread.regions.borrow();
@@ -74,24 +80,24 @@ pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved:
         }
     };
     match moved {
-        Moved::Nothing => {}
-        Moved::Lent(register) => lent(register, registers),
-        Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
-        Moved::RcxAndLent(register) => {
+        SpillState::Nothing => {}
+        SpillState::Lent(register) => lent(register, registers),
+        SpillState::Rcx => registers.rcx = get(layout::SAVE_RCX),
+        SpillState::RcxAndLent(register) => {
             // The lent register may be RCX, whose lent value is not the program's.
             lent(register, registers);
             registers.rcx = get(layout::SAVE_RCX);
         }
-        Moved::RcxAndRdx => {
+        SpillState::RcxAndRdx => {
             registers.rcx = get(layout::SAVE_RCX);
             registers.rdx = get(layout::SAVE_RDX);
         }
-        Moved::Loop => from_loop(registers),
-        Moved::LoopAndLent(register) => {
+        SpillState::Loop => from_loop(registers),
+        SpillState::LoopAndLent(register) => {
             lent(register, registers);
             from_loop(registers);
         }
-        Moved::RcxIsNext => registers.rcx = block.next().get(),
+        SpillState::RcxIsNext => registers.rcx = block.next().get(),
     }
 }
 

@@ -8,13 +8,17 @@ use nix::unistd::Pid;
 use crate::instrument::translator::program::heap;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
-use crate::instrument::translator::relayout::hot_code::Looks;
+use crate::instrument::translator::relayout::hot_code::HotnessPoll;
 
 /// Number of threads whose counts are read.
 const THREADS: usize = 4;
 
 /// Plans the relayout of all code caches for which it is due.
-pub fn look_for_hot_blocks(looks: &mut Looks, processes: &mut HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
+pub fn look_for_hot_blocks(
+    looks: &mut HotnessPoll,
+    processes: &mut HashMap<Pid, Process>,
+    threads: &HashMap<Pid, Thread>,
+) {
     let now = Instant::now();
     if !looks.is_time(now) {
         return;

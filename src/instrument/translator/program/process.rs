@@ -9,7 +9,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::instrument::modules::{Modules, SharedModules, Watched};
-use crate::instrument::translator::code_cache::block::{BlockId, Moved, SiteId};
+use crate::instrument::translator::code_cache::block::{BlockId, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
@@ -275,7 +275,7 @@ impl Process {
     }
 
     /// The program's state at a cache address, if it is known there: (block, offset in it, moved registers).
-    pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
+    pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, SpillState)> {
         self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
     }
 

@@ -11,7 +11,7 @@ use crate::instrument::translator::translate::inlined_body::InlinedBody;
 use crate::instrument::translator::translate::plan::{BlockPlan, Exits, UsualTarget};
 use crate::instrument::translator::translate::superblock::Superblock;
 use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::tracee::address::Address;
 
 /// Once a chain has this many bytes, rprof inlines no more leaves into it: an arena has room for any chain without inlined
@@ -104,8 +104,10 @@ impl<'a, 's> ChainWriter<'a, 's> {
     /// beyond the noise).
     fn leaf_behind(&mut self, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {
         let to = match block.end {
-            End::Call(to) => to,
-            End::CallIndirect => self.space.usual.target(block.start).filter(|_| !self.space.is_to_be_short())?,
+            Terminator::Call(to) => to,
+            Terminator::CallIndirect => {
+                self.space.usual.target(block.start).filter(|_| !self.space.is_to_be_short())?
+            }
             _ => return None,
         };
         let call = block.start + u64::from(block.steps.last()?.offset);

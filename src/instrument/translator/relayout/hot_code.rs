@@ -18,7 +18,7 @@ use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, c
 use crate::instrument::translator::relayout::target_prediction::look_where_jumps_go;
 use crate::instrument::translator::translate::edge_counters::runs_on;
 use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::tracee::address::Address;
 use crate::tracee::wake_up::WakeUp;
@@ -281,7 +281,7 @@ impl Placing {
 
 /// Looks from time to time.
 #[derive(Debug)]
-pub struct Looks {
+pub struct HotnessPoll {
     looked: Instant,
     /// Settings for new code caches.
     pub settings: PlacingSettings,
@@ -289,14 +289,14 @@ pub struct Looks {
     _wake_up: Option<WakeUp>,
 }
 
-impl Looks {
+impl HotnessPoll {
     /// Looks from now on, for code caches with these settings.
     pub fn new(settings: PlacingSettings) -> Self {
         let mut wake_up = WakeUp::new().ok();
         if wake_up.as_mut().is_some_and(|w| w.set(settings.after.min(LOOK)).is_err()) {
             wake_up = None;
         }
-        Looks { looked: Instant::now(), settings, _wake_up: wake_up }
+        HotnessPoll { looked: Instant::now(), settings, _wake_up: wake_up }
     }
 
     /// Whether to look now; restarts the interval if so.
@@ -321,7 +321,7 @@ impl CodeCache {
     /// The blocks that may follow `block` in a chain, and whether `block` is its own successor. Blocks that begin a chain are
     /// excluded, except for the usual target of its indirect jump.
     fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
-        if block.end == End::JumpIndirect {
+        if block.end == Terminator::JumpIndirect {
             let is_called = |at: &Address| self.lookups.callees.contains(&Version::Plain.place(*at));
             return ([self.usual.target(block.start).filter(|to| !is_called(to)), None], false);
         }

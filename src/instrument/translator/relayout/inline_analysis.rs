@@ -9,7 +9,7 @@ use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, chains, successors};
 use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::tracee::address::Address;
 
 /// Most blocks inlined for one call.
@@ -56,12 +56,12 @@ pub(crate) fn leaf(
         let behind = depth_behind(&block, depth, factory)?;
         depths.insert(at.get(), depth);
         let jumps = match block.end {
-            End::JumpIndirect => [Some(usual.target(at)?), None],
+            Terminator::JumpIndirect => [Some(usual.target(at)?), None],
             end => successors(end, block.next()),
         };
         leads_to.extend(jumps.into_iter().flatten().map(|to| (to, behind)));
         blocks.push(*hot_block);
-        returned += if block.end == End::Return(0) { hot_block.count } else { 0 };
+        returned += if block.end == Terminator::Return(0) { hot_block.count } else { 0 };
         let next = hot_block.successors.iter().flatten().filter(|to| hot.contains_key(&to.get()));
         open.extend(next.map(|&to| (to, behind)));
     }
@@ -86,14 +86,16 @@ pub(crate) fn leaf(
 /// block does something that a leaf must not do.
 fn depth_behind(block: &Decoded, mut depth: i64, factory: &mut InstructionInfoFactory) -> Option<i64> {
     let last = match block.end {
-        End::Next => block.steps.len(),
-        End::Jump(_) | End::Branch(..) | End::JumpIndirect | End::Return(0) => block.steps.len() - 1,
+        Terminator::Next => block.steps.len(),
+        Terminator::Jump(_) | Terminator::Branch(..) | Terminator::JumpIndirect | Terminator::Return(0) => {
+            block.steps.len() - 1
+        }
         _ => return None,
     };
     for step in &block.steps[..last] {
         depth = depth_after(&step.instruction, depth, factory).filter(|depth| *depth >= 0)?;
     }
-    (depth == 0 || block.end != End::Return(0)).then_some(depth)
+    (depth == 0 || block.end != Terminator::Return(0)).then_some(depth)
 }
 
 /// The same behind an instruction.

@@ -21,7 +21,7 @@
 //! The blocks of an inlined body are ordinary blocks, except that no lookup finds them: a thread that is interrupted there
 //! continues in the original callee.
 
-use crate::instrument::translator::code_cache::block::{BlockId, Landing};
+use crate::instrument::translator::code_cache::block::{BlockId, ReturnPoint};
 use crate::instrument::translator::code_cache::unsettled::{Due, Unsettled};
 use crate::instrument::translator::relayout::chain_writer::ChainWriter;
 use crate::instrument::translator::relayout::inline_analysis::Leaf;
@@ -39,7 +39,7 @@ impl ChainWriter<'_, '_> {
         &mut self,
         unit: &mut Superblock,
         (call, leaf): (Address, Leaf),
-        aside: Option<(Landing, CacheAddress)>,
+        aside: Option<(ReturnPoint, CacheAddress)>,
     ) {
         let (Some(caller), Some(entry)) = (unit.last(), leaf.main.first()) else { return };
         let (next, behind) = (self.space.block(caller).next(), unit.hot.here());
@@ -112,7 +112,7 @@ impl ChainWriter<'_, '_> {
     }
 
     /// Registers `landing` for returns from the call of `caller`.
-    fn land_behind(&mut self, unit: &Superblock, caller: BlockId, landing: Landing) {
+    fn land_behind(&mut self, unit: &Superblock, caller: BlockId, landing: ReturnPoint) {
         self.space.lookups.callers.insert(unit.version.place(self.space.block(caller).next()), caller);
         self.space.blocks[caller as usize].landing = Some(landing);
     }
@@ -130,7 +130,7 @@ impl ChainWriter<'_, '_> {
         if lands {
             let (tag, on) = unit.land_in_cold(copy.next);
             unit.set_word(on, relative(on, copy.behind));
-            self.land_behind(unit, copy.caller, Landing { from: copy.call, call: way, own: true, tag });
+            self.land_behind(unit, copy.caller, ReturnPoint { from: copy.call, call: way, own: true, tag });
         }
         let site = self.space.new_site(patch, unit.version, to);
         self.space.sites[site as usize].calls = true;

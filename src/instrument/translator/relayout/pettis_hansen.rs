@@ -2,7 +2,7 @@
 //! taken (bottom-up positioning after Pettis and Hansen, PLDI 1990).
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::x86_64::decode::End;
+use crate::instrument::x86_64::decode::Terminator;
 use crate::tracee::address::Address;
 
 /// A block that was executed often.
@@ -40,11 +40,15 @@ const DETOUR: u64 = 64;
 const ALONE: u64 = 16;
 
 /// The blocks that may follow a block in the cache that ends in `end`, with `next` behind it.
-pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
+pub fn successors(end: Terminator, next: Address) -> [Option<Address>; 2] {
     match end {
-        End::Next | End::System | End::ShortBranch(_) | End::Call(_) | End::CallIndirect => [Some(next), None],
-        End::Jump(to) => [Some(to), None],
-        End::Branch(_, to) => [Some(next), Some(to)],
+        Terminator::Next
+        | Terminator::System
+        | Terminator::ShortBranch(_)
+        | Terminator::Call(_)
+        | Terminator::CallIndirect => [Some(next), None],
+        Terminator::Jump(to) => [Some(to), None],
+        Terminator::Branch(_, to) => [Some(next), Some(to)],
         _ => [None, None],
     }
 }

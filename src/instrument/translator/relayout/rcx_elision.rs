@@ -5,7 +5,7 @@ use iced_x86::InstructionInfoFactory;
 use crate::instrument::translator::relayout::pettis_hansen::Placed;
 use crate::instrument::translator::translate::parked_rcx::use_in;
 use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::operands::is_dynamic;
 use crate::instrument::x86_64::rewrite::Use;
 
@@ -34,8 +34,8 @@ fn fate(block: &Decoded, factory: &mut InstructionInfoFactory) -> Fate {
         }
     }
     match block.end {
-        End::Return(_) | End::JumpIndirect | End::CallIndirect => Fate::Spared,
-        End::Next | End::Jump(_) | End::Branch(..) => Fate::Untouched,
+        Terminator::Return(_) | Terminator::JumpIndirect | Terminator::CallIndirect => Fate::Spared,
+        Terminator::Next | Terminator::Jump(_) | Terminator::Branch(..) => Fate::Untouched,
         _ => Fate::Needed,
     }
 }
@@ -56,5 +56,5 @@ pub(crate) fn pays(source: &mut Source<'_>, factory: &mut InstructionInfoFactory
 
 /// Whether the block behind `block` may begin with RCX in its slot, because `block` leaves it there.
 pub(crate) fn may_leave(block: &Decoded) -> bool {
-    matches!(block.end, End::Call(_) | End::CallIndirect | End::JumpIndirect)
+    matches!(block.end, Terminator::Call(_) | Terminator::CallIndirect | Terminator::JumpIndirect)
 }

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::instrument::CountError;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::tracer::run::Run;
-use crate::instrument::translator::tracer::workers::{Loan, Lost, Lot, Mailbox};
+use crate::instrument::translator::tracer::workers::{Handoff, Lost, Lot, Mailbox};
 use crate::tracee::wait::{Event, Stop};
 
 impl Run {
@@ -106,7 +106,7 @@ impl Run {
 
     /// Waits until everything is at home.
     pub(crate) fn bring_all_home(&mut self) {
-        self.loans.out.iter().for_each(Loan::recall);
+        self.loans.out.iter().for_each(Handoff::recall);
         for loan in std::mem::take(&mut self.loans.out) {
             self.close_loan(loan.wait());
         }
@@ -137,7 +137,7 @@ impl Run {
         };
         let of_group = self.threads.values().filter(|t| executes && t.group == tid);
         let own = self.threads.get(&tid);
-        let loans: Vec<&Loan> =
+        let loans: Vec<&Handoff> =
             of_group.chain(own).filter_map(|t| self.loans.with(t.process)).map(|i| &self.loans.out[i]).collect();
         loans.iter().for_each(|loan| loan.recall());
         !loans.is_empty()

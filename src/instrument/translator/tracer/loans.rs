@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::translator::program::process::Process;
-use crate::instrument::translator::tracer::workers::{Loan, Workers};
+use crate::instrument::translator::tracer::workers::{Handoff, Workers};
 use crate::tracee::affinity::Seat;
 use crate::tracee::wait::Event;
 
@@ -20,7 +20,7 @@ const MOST: usize = 64;
 #[derive(Debug)]
 pub struct Loans {
     pub(crate) workers: Workers,
-    pub(crate) out: Vec<Loan>,
+    pub(crate) out: Vec<Handoff>,
     /// Deferred events of threads whose code cache a worker had at the time, in order.
     pub(crate) put_off: VecDeque<Event>,
     /// A worker failed.
@@ -42,7 +42,7 @@ impl Loans {
 
     /// Whether a recalled lot is about to return: then the tracer does not sleep.
     pub fn are_awaited(&self) -> bool {
-        !self.put_off.is_empty() || self.out.iter().any(Loan::is_recalled)
+        !self.put_off.is_empty() || self.out.iter().any(Handoff::is_recalled)
     }
 
     /// The index of the lot that process `process` is in.

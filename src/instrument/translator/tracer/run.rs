@@ -20,7 +20,7 @@ use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
-use crate::instrument::translator::relayout::hot_code::{Looks, PlacingSettings};
+use crate::instrument::translator::relayout::hot_code::{HotnessPoll, PlacingSettings};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
 use crate::instrument::translator::sampling::recording::Recording;
@@ -122,7 +122,7 @@ pub(crate) struct Run {
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
     /// When to look for hot blocks.
-    pub looks: Looks,
+    pub looks: HotnessPoll,
     /// Code caches that workers serve: their processes are missing in `processes`.
     pub(crate) loans: Loans,
     /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
@@ -164,7 +164,7 @@ impl Run {
             recording: Recording::new(sinks, visits),
             finished: VecDeque::new(),
             wall_s: 0.0,
-            looks: Looks::new(placing),
+            looks: HotnessPoll::new(placing),
             loans: Loans::new(&seat, before_lent),
             visits,
             waited: Duration::ZERO,

@@ -123,7 +123,7 @@ struct Job {
 
 /// A lot that a worker has.
 #[derive(Debug)]
-pub struct Loan {
+pub struct Handoff {
     /// The processes in it.
     pub members: Vec<Pid>,
     /// When the tracer recalls it.
@@ -136,7 +136,7 @@ pub struct Loan {
 #[derive(Debug)]
 pub struct Lost;
 
-impl Loan {
+impl Handoff {
     /// Recalls it; the worker returns it after its present piece of work.
     pub fn recall(&self) {
         self.recalled.store(true, Ordering::Release);
@@ -186,7 +186,7 @@ impl Workers {
     }
 
     /// Gives `lot`, to be recalled at `until`, to a worker while `busy` others have one; returns it if there is no thread for it.
-    pub fn serve(&mut self, lot: Lot, until: Instant, busy: usize) -> Result<Loan, Lot> {
+    pub fn serve(&mut self, lot: Lot, until: Instant, busy: usize) -> Result<Handoff, Lot> {
         if self.running <= busy && !self.begin_another() {
             return Err(lot);
         }
@@ -195,7 +195,7 @@ impl Workers {
         let members = lot.processes.iter().map(|&(id, _)| id).collect();
         let job = Job { lot, recalled: recalled.clone(), back };
         self.jobs.send(job).map_err(|refused| refused.0.lot)?;
-        Ok(Loan { members, until, recalled, back: returned })
+        Ok(Handoff { members, until, recalled, back: returned })
     }
 
     fn begin_another(&mut self) -> bool {
@@ -247,7 +247,7 @@ mod tests {
         let mut workers = Workers::new(2, None);
         let loans = [0, 1].map(|busy| workers.serve(lot(), soon(), busy).ok().unwrap());
         assert!(workers.serve(lot(), soon(), 2).is_err());
-        assert!(loans.map(Loan::wait).iter().all(Result::is_ok));
+        assert!(loans.map(Handoff::wait).iter().all(Result::is_ok));
         assert!(workers.serve(lot(), soon(), 0).is_ok());
     }
 

@@ -1,12 +1,12 @@
 //! Writes one block: its instructions, its counter, and where the program's state is known.
 
-use crate::instrument::translator::code_cache::block::{BlockId, Landing, Moved, Point, SiteId};
+use crate::instrument::translator::code_cache::block::{BlockId, ReturnPoint, SafePoint, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::translate::edge_counters::{Leave, count_with};
+use crate::instrument::translator::translate::edge_counters::{ExitCounter, count_with};
 use crate::instrument::translator::translate::plan::BlockPlan;
 use crate::instrument::translator::translate::superblock::{SLOTS, Superblock};
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::emit::{Gpr, RCX};
 use crate::instrument::x86_64::induction::Induction;
 use crate::instrument::x86_64::liveness::Dead;
@@ -21,20 +21,20 @@ pub(crate) struct Writer<'a> {
     pub(crate) block: &'a Decoded,
     pub(crate) entry: CacheAddress,
     pub(crate) slot: u32,
-    points: Vec<Point>,
+    points: Vec<SafePoint>,
     pub(crate) counted_at: Option<u32>,
     pub(crate) loop_counter: Option<Gpr>,
     pub(crate) loop_probes: Option<(Gpr, Gpr)>,
     pub(crate) induction: Option<Induction>,
-    pub(crate) landing: Option<Landing>,
+    pub(crate) landing: Option<ReturnPoint>,
     /// The landing of its call, if that misses the inlined usual callee, and the rel32 of the jump behind it.
-    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
+    pub(crate) landing_aside: Option<(ReturnPoint, CacheAddress)>,
     /// How it is to be written.
     pub(crate) plan: BlockPlan,
     /// It has no counter in line.
     pub(crate) flows: bool,
     /// How its way out is counted.
-    pub(crate) leave: Option<Leave>,
+    pub(crate) leave: Option<ExitCounter>,
     pub(crate) at: CodeRef,
     /// By step: the dead flags; empty if no probe needs them.
     pub(crate) dead_flags: Vec<Dead>,
@@ -47,13 +47,13 @@ pub(crate) struct Writer<'a> {
 /// A block as written to the cache.
 pub(crate) struct Written {
     pub(crate) entry: CacheAddress,
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<SafePoint>,
     pub(crate) counted_at: Option<u32>,
     pub(crate) loop_counter: Option<Gpr>,
     pub(crate) loop_probes: Option<(Gpr, Gpr)>,
     pub(crate) induction: Option<Induction>,
-    pub(crate) landing: Option<Landing>,
-    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
+    pub(crate) landing: Option<ReturnPoint>,
+    pub(crate) landing_aside: Option<(ReturnPoint, CacheAddress)>,
     pub(crate) runs_in: Option<BlockId>,
 }
 
@@ -112,13 +112,13 @@ impl<'a> Writer<'a> {
     }
 
     /// The registers that are elsewhere while the block is executed.
-    pub(crate) fn plain(&self) -> Moved {
+    pub(crate) fn plain(&self) -> SpillState {
         if self.loop_counter.is_some() || self.induction.is_some() {
-            Moved::Loop
+            SpillState::Loop
         } else if self.parked {
-            Moved::Rcx
+            SpillState::Rcx
         } else {
-            Moved::Nothing
+            SpillState::Nothing
         }
     }
 
@@ -131,9 +131,9 @@ impl<'a> Writer<'a> {
         (self.unit.hot.here() - self.entry) as u32
     }
 
-    pub(crate) fn point(&mut self, program: u16, moved: Moved) {
+    pub(crate) fn point(&mut self, program: u16, moved: SpillState) {
         let cache = self.offset();
-        self.points.push(Point { cache, program, moved });
+        self.points.push(SafePoint { cache, program, moved });
     }
 
     pub(crate) fn exit(&mut self, patch: CacheAddress, target: Address) -> SiteId {
@@ -148,8 +148,8 @@ impl<'a> Writer<'a> {
         let loop_start = self.loop_entry();
         let at_end = match self.block.end {
             // Without a lookup nothing saves RCX.
-            End::Return(_) => self.unit.copy.is_none(),
-            End::JumpIndirect | End::CallIndirect | End::System => true,
+            Terminator::Return(_) => self.unit.copy.is_none(),
+            Terminator::JumpIndirect | Terminator::CallIndirect | Terminator::System => true,
             _ => false,
         };
         let in_loop = self.loop_counter.is_some() || self.induction.is_some();
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
             self.point(0, self.plain());
             self.count_flag_free();
         }
-        let transfers = self.block.end != End::Next;
+        let transfers = self.block.end != Terminator::Next;
         let last = self.block.steps.len() - usize::from(transfers);
         for i in 0..self.block.steps.len() {
             let step = self.block.steps[i];
@@ -207,12 +207,12 @@ impl<'a> Writer<'a> {
         let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
         if let Some(lent) = written.lent {
             let moved = match self.plain() {
-                Moved::Loop => Moved::LoopAndLent(lent),
-                Moved::Rcx => Moved::RcxAndLent(lent),
-                _ => Moved::Lent(lent),
+                SpillState::Loop => SpillState::LoopAndLent(lent),
+                SpillState::Rcx => SpillState::RcxAndLent(lent),
+                _ => SpillState::Lent(lent),
             };
             let cache = (written.at - self.entry) as u32;
-            self.points.push(Point { cache, program: step.offset, moved });
+            self.points.push(SafePoint { cache, program: step.offset, moved });
         }
         Ok(())
     }

@@ -6,16 +6,16 @@
 //! ```
 
 use crate::instrument::translator::code_cache::arena::Part;
-use crate::instrument::translator::code_cache::block::{Block, BlockId, Flow, Tag};
+use crate::instrument::translator::code_cache::block::{Block, BlockId, CompareImmediate, Flow};
 use crate::instrument::translator::code_cache::cache::{CodeCache, page_of};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::translate::block_emitter::{Writer, Written};
-use crate::instrument::translator::translate::edge_counters::{Leave, runs_on};
+use crate::instrument::translator::translate::edge_counters::{ExitCounter, runs_on};
 use crate::instrument::translator::translate::plan::{Behind, BlockPlan, Exits};
 use crate::instrument::translator::translate::superblock::{Handed, Superblock, TranslateError};
 use crate::instrument::translator::translate::text_reader::Source;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::emit::{Code, RCX, relative};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::operands::is_dynamic;
@@ -114,7 +114,7 @@ impl CodeCache {
         let leave = self.leave(&plan, source, block)?;
         let Handed { flow, parked } = std::mem::take(&mut unit.handed);
         let lands_without_flags = self.spares_taken_branches(unit.places)
-            && matches!(block.end, End::Call(_) | End::CallIndirect)
+            && matches!(block.end, Terminator::Call(_) | Terminator::CallIndirect)
             && source.dead_at(block.next()) == Dead::All;
         let returns_to = unit.copy.as_ref().map(|copy| copy.next);
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
@@ -132,10 +132,12 @@ impl CodeCache {
             unit.handed.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));
         }
         match block.end {
-            End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
+            Terminator::Branch(_, to) | Terminator::ShortBranch(to) | Terminator::Transaction(to)
+                if to != block.start =>
+            {
                 exits.others.push_back(to);
             }
-            End::Call(to) => {
+            Terminator::Call(to) => {
                 self.lookups.callees.insert(unit.version.place(to));
                 exits.calls.push_back(to);
             }
@@ -152,18 +154,18 @@ impl CodeCache {
         plan: &BlockPlan,
         source: &mut Source<'_>,
         block: &Decoded,
-    ) -> Result<Option<Leave>, TranslateError> {
-        let copies_usual = plan.copies_callee && block.end == End::CallIndirect;
+    ) -> Result<Option<ExitCounter>, TranslateError> {
+        let copies_usual = plan.copies_callee && block.end == Terminator::CallIndirect;
         if !plan.next_flows && !copies_usual {
             return Ok(None);
         }
         let dead = match block.end {
-            End::Branch(_, to) => source.dead_at(if plan.next == Some(to) { block.next() } else { to }),
-            End::JumpIndirect | End::CallIndirect => Dead::None,
+            Terminator::Branch(_, to) => source.dead_at(if plan.next == Some(to) { block.next() } else { to }),
+            Terminator::JumpIndirect | Terminator::CallIndirect => Dead::None,
             _ => return Ok(None),
         };
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        Ok(Some(Leave { slot, dead }))
+        Ok(Some(ExitCounter { slot, dead }))
     }
 
     pub(crate) fn enter(
@@ -172,7 +174,7 @@ impl CodeCache {
         block: &Decoded,
         at: CodeRef,
         (slot, flow, side): (u32, Option<Flow>, Option<CacheAddress>),
-        (called, head): (Option<CacheAddress>, Option<Tag>),
+        (called, head): (Option<CacheAddress>, Option<CompareImmediate>),
         written: Written,
     ) {
         let id = self.blocks.len() as BlockId;
@@ -205,7 +207,7 @@ impl CodeCache {
             copied: unit.copy.is_some(),
             alive: true,
         });
-        if block.end == End::Far {
+        if block.end == Terminator::Far {
             self.far.insert(id);
         }
         if written.landing.is_some() {

@@ -10,14 +10,14 @@
 //! A thread that is interrupted in B has not executed it: rprof then subtracts one from the counter of entries to B.
 
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::emit::{Code, Gpr, RCX};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::tracee::address::{Address, CacheAddress};
 
 /// A counted exit of a block, needed because the block behind has no counter.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leave {
+pub(crate) struct ExitCounter {
     /// Its counter.
     pub slot: u32,
     /// The flags that are dead at its target.
@@ -28,10 +28,10 @@ pub(crate) struct Leave {
 /// of an indirect jump is its usual target.)
 pub(crate) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     match block.end {
-        End::JumpIndirect => usual.is_some_and(|to| to != block.start),
-        End::Next | End::Jump(_) => true,
+        Terminator::JumpIndirect => usual.is_some_and(|to| to != block.start),
+        Terminator::Next | Terminator::Jump(_) => true,
         // A loop may be counted by its induction register.
-        End::Branch(..) => !block.repeats(),
+        Terminator::Branch(..) => !block.repeats(),
         _ => false,
     }
 }

@@ -4,7 +4,7 @@ use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::unsettled::{Due, Unsettled};
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::translator::translate::edge_counters::{Leave, count, count_with};
+use crate::instrument::translator::translate::edge_counters::{ExitCounter, count, count_with};
 use crate::instrument::translator::translate::superblock::Superblock;
 use crate::instrument::x86_64::emit::{RCX, relative};
 use crate::instrument::x86_64::liveness::Dead;
@@ -13,7 +13,7 @@ use crate::tracee::address::{Address, CacheAddress};
 impl Writer<'_> {
     /// Links the branch whose rel32 is at `patch` to `to`, and counts it if the block behind has no counter.
     pub(crate) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
-        let Some(Leave { slot, dead }) = self.leave else {
+        let Some(ExitCounter { slot, dead }) = self.leave else {
             self.lead(patch, to);
             return;
         };

@@ -1,6 +1,6 @@
 //! Jumps, calls and returns of an inlined body, and of the call that it is inlined behind.
 
-use crate::instrument::translator::code_cache::block::{Landing, Tag};
+use crate::instrument::translator::code_cache::block::{CompareImmediate, ReturnPoint};
 use crate::instrument::translator::translate::arrival::Arrival;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::translator::translate::returns::{CALL_TABLE, call_looked_up_in, unless_equal};
@@ -34,7 +34,7 @@ impl Writer<'_> {
         let (tag, patch) = self.unit.land_in_cold(next);
         let from = self.call_of_block();
         // Another block with the same call cannot continue here.
-        self.landing_aside = Some((Landing { from, call, own: true, tag }, patch));
+        self.landing_aside = Some((ReturnPoint { from, call, own: true, tag }, patch));
     }
 
     /// Writes the return of an inlined body; returns the address at which the chain continues.
@@ -47,7 +47,7 @@ impl Writer<'_> {
 impl Superblock {
     /// Writes a landing for returns to `next` at the end of the cold part. Returns its comparison's tag, and the rel32 of the
     /// jump behind the call.
-    pub(crate) fn land_in_cold(&mut self, next: Address) -> (Tag, CacheAddress) {
+    pub(crate) fn land_in_cold(&mut self, next: Address) -> (CompareImmediate, CacheAddress) {
         let head = self.cold.here();
         let Comparison { tag, other } = unless_equal(&mut self.cold, next, Arrival::Return);
         self.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });

@@ -5,7 +5,7 @@
 //!  induction register  mov gs:[base], i; loop: …; counter += i − gs:[base]
 //! ```
 
-use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::unsettled::{Due, Unsettled};
 use crate::instrument::translator::translate::block_emitter::Writer;
@@ -53,13 +53,13 @@ impl Writer<'_> {
     /// `mov gs:[saved], r; mov r, gs:[counter]`, then the loop: `lea r, [r + 1]`.
     pub(crate) fn loop_entry(&mut self) -> CacheAddress {
         if let Some(induction) = self.induction {
-            self.point(0, Moved::Nothing);
+            self.point(0, SpillState::Nothing);
             self.unit.hot.save(layout::LOOP_BASE, induction.register);
             self.align_loop();
             return self.unit.hot.here();
         }
         let Some(register) = self.loop_counter else { return self.entry };
-        self.point(0, Moved::Nothing);
+        self.point(0, SpillState::Nothing);
         self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
         for register in self.lent_to_loop() {
             self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
@@ -67,7 +67,7 @@ impl Writer<'_> {
         self.unit.hot.load(register, layout::counter(self.slot));
         self.align_loop();
         let start = self.unit.hot.here();
-        self.point(0, Moved::Loop);
+        self.point(0, SpillState::Loop);
         self.unit.hot.add_small(register, 1);
         self.counted_at = Some(self.offset());
         start

@@ -13,17 +13,17 @@
 
 use iced_x86::InstructionInfoFactory;
 
-use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::emit::RCX;
 use crate::instrument::x86_64::rewrite::{Use, use_of};
 
 /// How step `i` of `block` uses RCX.
 pub(crate) fn use_in(block: &Decoded, i: usize, factory: &mut InstructionInfoFactory) -> Use {
     // The code around a system call needs the program's RCX.
-    let calls = block.end == End::System && i + 1 == block.steps.len();
+    let calls = block.end == Terminator::System && i + 1 == block.steps.len();
     if calls { Use::Reads } else { use_of(factory, &block.steps[i].instruction, RCX) }
 }
 
@@ -31,9 +31,9 @@ impl Writer<'_> {
     /// Loads RCX if it is in its slot, before the instruction `program` bytes from the block's start.
     pub(crate) fn unpark(&mut self, program: u16) {
         if std::mem::take(&mut self.parked) {
-            self.point(program, Moved::Rcx);
+            self.point(program, SpillState::Rcx);
             self.unit.hot.load(RCX, layout::SAVE_RCX);
-            self.point(program, Moved::Nothing);
+            self.point(program, SpillState::Nothing);
         }
     }
 
@@ -45,11 +45,12 @@ impl Writer<'_> {
     /// Before the transfer of control: RCX stays in its slot if a lookup follows, or the next block of the chain, which is rarely
     /// entered from elsewhere. Otherwise the code reloads it, which the plan avoids.
     pub(crate) fn unpark_at_end(&mut self) {
-        let runs_on = matches!(self.block.end, End::Next | End::Jump(_) | End::Branch(..)) && self.plan.next_flows;
+        let runs_on = matches!(self.block.end, Terminator::Next | Terminator::Jump(_) | Terminator::Branch(..))
+            && self.plan.next_flows;
         match self.block.end {
-            End::Return(_) | End::JumpIndirect | End::CallIndirect => {}
+            Terminator::Return(_) | Terminator::JumpIndirect | Terminator::CallIndirect => {}
             _ if runs_on => {}
-            End::Next => self.unpark(self.block.code.len() as u16),
+            Terminator::Next => self.unpark(self.block.code.len() as u16),
             _ => self.unpark(self.last_offset()),
         }
         self.unit.handed.parked = self.parked && runs_on;

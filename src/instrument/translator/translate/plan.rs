@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::instrument::translator::code_cache::block::{BlockId, Landing};
+use crate::instrument::translator::code_cache::block::{BlockId, ReturnPoint};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::tracee::address::{Address, CacheAddress};
 
@@ -37,7 +37,7 @@ pub(crate) struct Behind {
     /// The address that it runs into.
     pub(crate) next: Option<Address>,
     /// The landing of an indirect call that misses its inlined usual callee, and the rel32 of the jump behind it.
-    pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
+    pub(crate) landing_aside: Option<(ReturnPoint, CacheAddress)>,
 }
 
 /// Targets of the blocks that were written.

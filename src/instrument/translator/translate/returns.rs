@@ -45,7 +45,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::arena::Part;
-use crate::instrument::translator::code_cache::block::{Landing, Moved, SiteId, Tag};
+use crate::instrument::translator::code_cache::block::{CompareImmediate, ReturnPoint, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
@@ -117,7 +117,7 @@ impl Writer<'_> {
     /// Writes the block's call; returns the address at which the chain continues.
     pub(crate) fn call(&mut self, callee: Callee) -> Option<Address> {
         let next = self.block.next();
-        let moved = if callee == Callee::InRdx { Moved::RcxAndRdx } else { self.plain() };
+        let moved = if callee == Callee::InRdx { SpillState::RcxAndRdx } else { self.plain() };
         if let Some(there) = self.same_call(self.call_of_block(), next) {
             self.point(self.last_offset(), moved);
             self.push_next();
@@ -160,7 +160,7 @@ impl Writer<'_> {
         self.space.sites[site as usize].calls = true;
     }
 
-    /// Writes the landing of the return to `next`, whose call continues behind the push at `call`; see [`Landing`] for `own`.
+    /// Writes the landing of the return to `next`, whose call continues behind the push at `call`; see [`ReturnPoint`] for `own`.
     /// Returns the landing's address.
     pub(crate) fn land_at(&mut self, next: Address, call: CacheAddress, own: bool) -> CacheAddress {
         let from = self.call_of_block();
@@ -168,7 +168,7 @@ impl Writer<'_> {
         let Comparison { tag, other } = self.land(next);
         self.load_rcx_unless_parked();
         self.unit.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
-        self.landing = Some(Landing { from, call, own, tag });
+        self.landing = Some(ReturnPoint { from, call, own, tag });
         head
     }
 
@@ -235,7 +235,7 @@ impl Writer<'_> {
             return;
         }
         self.save_rcx(counted);
-        self.point(self.last_offset(), if counted { self.plain() } else { Moved::Rcx });
+        self.point(self.last_offset(), if counted { self.plain() } else { SpillState::Rcx });
         let (hot, tables) = (&mut self.unit.hot, self.space.tables_at());
         hot.load_at(RCX, RSP, 0);
         hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
@@ -246,7 +246,7 @@ impl Writer<'_> {
     fn return_by_stub(&mut self, counted: bool) {
         let [saves_rcx, finds_it_saved] = self.space.arenas[self.unit.arena].stubs.returns;
         let is_saved = !counted || self.parked;
-        let (stub, moved) = if is_saved { (finds_it_saved, Moved::Rcx) } else { (saves_rcx, Moved::Nothing) };
+        let (stub, moved) = if is_saved { (finds_it_saved, SpillState::Rcx) } else { (saves_rcx, SpillState::Nothing) };
         if !counted {
             self.save_rcx(counted);
         }
@@ -278,7 +278,11 @@ impl CodeCache {
     /// Writes the code before the block at `start`, which is about to be written: the entry for calls, if the block is known to
     /// be called, and the comparison for lookups, if it is hot and looked up. Returns the entry for calls and the comparison's
     /// tag.
-    pub(crate) fn write_entries(&self, unit: &mut Superblock, start: Address) -> (Option<CacheAddress>, Option<Tag>) {
+    pub(crate) fn write_entries(
+        &self,
+        unit: &mut Superblock,
+        start: Address,
+    ) -> (Option<CacheAddress>, Option<CompareImmediate>) {
         if !unit.is_empty() {
             return (None, None);
         }

@@ -2,7 +2,7 @@
 
 use iced_x86::Code;
 
-use crate::instrument::translator::code_cache::block::{CallSite, Moved};
+use crate::instrument::translator::code_cache::block::{CallSite, SpillState};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
@@ -21,28 +21,28 @@ impl Writer<'_> {
         // RCX still holds the program's value, as the point here states.
         if !counted {
             self.unit.hot.load(RCX, layout::counter(self.slot));
-            self.point(program, Moved::RcxIsNext);
+            self.point(program, SpillState::RcxIsNext);
             self.unit.hot.add_small(RCX, 1);
-            self.point(program, Moved::RcxIsNext);
+            self.point(program, SpillState::RcxIsNext);
             self.unit.hot.save(layout::counter(self.slot), RCX);
             self.counted_at = Some(self.offset());
-            self.point(program, Moved::RcxIsNext);
+            self.point(program, SpillState::RcxIsNext);
         }
         self.count_number();
         self.unit.hot.low_16_to_ecx(RAX);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         let native = self.unit.hot.jump_if_rcx_zero();
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         let slow = self.unit.cold.here();
         self.unit.hot.jump(slow);
         self.unit.hot.land(native);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         let native = self.unit.hot.here();
         self.unit.hot.raw(&[0x0f, 0x05]);
         let after = self.unit.hot.here();
-        self.point(self.block.code.len() as u16, Moved::RcxIsNext);
+        self.point(self.block.code.len() as u16, SpillState::RcxIsNext);
         self.unit.hot.constant(RCX, self.block.next().get());
         self.slow_call(CallSite { native, after });
     }
@@ -66,23 +66,23 @@ impl Writer<'_> {
         let block = self.block_id();
         self.space.counters.numbered_calls.push((block, first));
         self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         let low = self.unit.hot.jump_if_rcx_zero();
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         self.add_to_number(first + 256);
         let done = self.unit.hot.jump_short();
         self.unit.hot.land(low);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         self.add_to_number(first);
         self.unit.hot.land(done);
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
     }
 
     /// Increments the counter with the index AL, from `first` on.
     fn add_to_number(&mut self, first: u32) {
         let program = self.last_offset();
         self.unit.hot.raw(&[0x0f, 0xb6, 0xc8]); // movzx ecx, al
-        self.point(program, Moved::RcxIsNext);
+        self.point(program, SpillState::RcxIsNext);
         for bytes in [
             &[0x65, 0x4c, 0x8b, 0x1c, 0xcd][..], // mov r11, gs:[rcx*8 + …]
             &[0x4d, 0x8d, 0x5b, 0x01],           // lea r11, [r11 + 1]
@@ -92,7 +92,7 @@ impl Writer<'_> {
             if bytes.len() == 5 {
                 self.unit.hot.word(layout::counter(first));
             }
-            self.point(program, Moved::RcxIsNext);
+            self.point(program, SpillState::RcxIsNext);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use iced_x86::Register;
 
-use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::translator::translate::returns::Callee;
 use crate::instrument::translator::translate::superblock::SLOTS;
-use crate::instrument::x86_64::decode::{End, condition};
+use crate::instrument::x86_64::decode::{Terminator, condition};
 use crate::instrument::x86_64::emit::{Code, RAX, RCX, RDX};
 use crate::instrument::x86_64::rewrite::{self, NoRule};
 use crate::tracee::address::{Address, CacheAddress};
@@ -19,43 +19,43 @@ impl Writer<'_> {
         let next = self.block.next();
         self.unpark_at_end();
         match self.block.end {
-            End::Next => Ok(Some(next)),
-            End::Jump(to) => Ok(Some(to)),
-            End::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
+            Terminator::Next => Ok(Some(next)),
+            Terminator::Jump(to) => Ok(Some(to)),
+            Terminator::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
                 self.loop_end(condition(code), loop_start);
                 Ok(Some(next))
             }
-            End::Branch(code, to) if self.plan.next == Some(to) && to != next => {
+            Terminator::Branch(code, to) if self.plan.next == Some(to) && to != next => {
                 let patch = self.unit.hot.jump_if(condition(code) ^ 1, self.unit.hot.here());
                 self.branch_away(patch, next);
                 Ok(Some(to))
             }
-            End::Branch(code, to) => {
+            Terminator::Branch(code, to) => {
                 let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
                 self.branch_away(patch, to);
                 Ok(Some(next))
             }
-            End::ShortBranch(to) => {
+            Terminator::ShortBranch(to) => {
                 self.short_branch(to);
                 Ok(Some(next))
             }
             // Position-independent code that reads its own address.
-            End::Call(to) if to == next => {
+            Terminator::Call(to) if to == next => {
                 self.push_return_address();
                 Ok(Some(to))
             }
-            End::Call(_) if self.plan.copies_callee => {
+            Terminator::Call(_) if self.plan.copies_callee => {
                 self.point(self.last_offset(), self.plain());
                 self.push_next();
                 Ok(Some(next))
             }
-            End::Call(to) => Ok(self.call(Callee::At(to))),
-            End::Return(_) if let Some(copy) = &self.unit.copy => Ok(self.return_from_copy(copy.next)),
-            End::Return(drop) => {
+            Terminator::Call(to) => Ok(self.call(Callee::At(to))),
+            Terminator::Return(_) if let Some(copy) = &self.unit.copy => Ok(self.return_from_copy(copy.next)),
+            Terminator::Return(drop) => {
                 self.return_to_caller(drop, counted);
                 Ok(None)
             }
-            End::JumpIndirect => {
+            Terminator::JumpIndirect => {
                 if let Some(to) = self.plan.usual {
                     return self.jump_to_usual(to, counted);
                 }
@@ -65,7 +65,7 @@ impl Writer<'_> {
                 self.look_up();
                 Ok(None)
             }
-            End::CallIndirect => {
+            Terminator::CallIndirect => {
                 let directly = self.plan.copies_callee || self.calls_directly();
                 if let Some(to) = self.plan.usual.filter(|_| directly) {
                     return self.call_usual(to, counted);
@@ -73,30 +73,30 @@ impl Writer<'_> {
                 self.load_target()?;
                 self.note_target();
                 self.save_rcx(counted);
-                self.point(self.last_offset(), Moved::RcxAndRdx);
+                self.point(self.last_offset(), SpillState::RcxAndRdx);
                 Ok(self.call(Callee::InRdx))
             }
-            End::System => {
+            Terminator::System => {
                 self.system(counted);
                 Ok(Some(next))
             }
-            End::Transaction(to) => {
+            Terminator::Transaction(to) => {
                 // As if the transaction had aborted at once, without a reason.
                 self.unit.hot.constant(RAX, 0);
                 let patch = self.unit.hot.jump(self.unit.hot.here());
                 self.lead(patch, to);
                 Ok(None)
             }
-            End::Trap => {
+            Terminator::Trap => {
                 let from = usize::from(self.last_offset());
                 let code = self.block.code[from..].to_vec();
                 self.unit.hot.raw(&code);
-                self.point(self.block.code.len() as u16, Moved::Nothing);
+                self.point(self.block.code.len() as u16, SpillState::Nothing);
                 let invalid = self.block.steps.last().is_none_or(|s| s.instruction.is_invalid());
                 self.unit.hot.raw(if invalid { &[0x0f, 0x0b] } else { &[0x90] }); // ud2, nop
                 Ok((!invalid).then_some(next))
             }
-            End::Far => {
+            Terminator::Far => {
                 self.unit.hot.raw(&[0xcc]); // int3: rprof says that it cannot follow
                 Ok(None)
             }

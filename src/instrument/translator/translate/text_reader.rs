@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::translate::text_ranges::{TextRange, find_text, text_until};
-use crate::instrument::x86_64::decode::{Decoded, End, decode, steps};
+use crate::instrument::x86_64::decode::{Decoded, Terminator, decode, steps};
 use crate::instrument::x86_64::liveness::{Dead, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::tracee::address::Address;
@@ -123,7 +123,7 @@ impl<'a> Source<'a> {
         };
         place(STATUS_FLAGS).or_else(|| {
             let live_out = match (block.end, returns_to) {
-                (End::Return(_), Some(to)) => self.live_in(to, STATUS_FLAGS, FLAG_DEPTH),
+                (Terminator::Return(_), Some(to)) => self.live_in(to, STATUS_FLAGS, FLAG_DEPTH),
                 _ => self.live_out(block, STATUS_FLAGS, FLAG_DEPTH),
             };
             (live_out != STATUS_FLAGS).then(|| place(live_out)).flatten()
@@ -147,9 +147,9 @@ impl<'a> Source<'a> {
             return flags;
         }
         let successors = match block.end {
-            End::Next | End::System => [Some(block.next()), None],
-            End::Jump(to) | End::Call(to) => [Some(to), None],
-            End::Branch(_, to) | End::ShortBranch(to) => [Some(to), Some(block.next())],
+            Terminator::Next | Terminator::System => [Some(block.next()), None],
+            Terminator::Jump(to) | Terminator::Call(to) => [Some(to), None],
+            Terminator::Branch(_, to) | Terminator::ShortBranch(to) => [Some(to), Some(block.next())],
             _ => return flags,
         };
         let mut live = 0;

@@ -1,6 +1,6 @@
 //! Writes the translations of [`trampoline`](crate::instrument::translator::code_cache::trampoline)s.
 
-use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::trampoline::{CLOSURE_FUNCTION, Form, Nested, Trampoline};
@@ -46,23 +46,23 @@ impl Writer<'_> {
         if self.unit.version.traces() {
             self.trace_block();
         }
-        self.point(0, Moved::Nothing);
+        self.point(0, SpillState::Nothing);
         for i in 0..self.block.steps.len() {
             // None is repeated.
             let _ = self.probe(i);
         }
-        self.point(0, Moved::Nothing);
+        self.point(0, SpillState::Nothing);
         self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(0, Moved::Nothing);
+        self.point(0, SpillState::Nothing);
         self.unit.hot.save(layout::SAVE_RCX, RCX);
         let indirect = self.space.arenas[self.unit.arena].stubs.indirect;
         let changed = self.unit.cold.here();
         self.unit.cold.constant(RDX, start);
         self.unit.cold.jump(indirect);
         for (offset, value) in form.fixed() {
-            self.point(0, Moved::RcxAndRdx);
+            self.point(0, SpillState::RcxAndRdx);
             self.unit.hot.constant(RCX, start);
-            self.point(0, Moved::RcxAndRdx);
+            self.point(0, SpillState::RcxAndRdx);
             self.unit.hot.raw(&[0x0f, 0xb7, 0x51, offset]); // movzx edx, word [rcx + offset]
             self.unit.hot.raw(&[0x8d, 0x8a]); // lea ecx, [rdx - value]
             self.unit.hot.word(u32::from(value).wrapping_neg());
@@ -72,9 +72,9 @@ impl Writer<'_> {
         }
         count_with(&mut self.unit.hot, RCX, self.slot);
         self.counted_at = Some(self.offset());
-        self.point(0, Moved::RcxAndRdx);
+        self.point(0, SpillState::RcxAndRdx);
         self.unit.hot.constant(RCX, start);
-        self.point(0, Moved::RcxAndRdx);
+        self.point(0, SpillState::RcxAndRdx);
         match form {
             Form::Nested(Nested { function: (_, value, true), .. }) => self.unit.hot.load_at(RDX, RCX, value as i8),
             Form::Nested(Nested { function: (_, value, false), .. }) => {
@@ -82,7 +82,7 @@ impl Writer<'_> {
             }
             Form::Closure => self.unit.hot.load_at(RDX, RCX, CLOSURE_FUNCTION as i8),
         }
-        self.point(0, Moved::RcxAndRdx);
+        self.point(0, SpillState::RcxAndRdx);
         match form {
             Form::Nested(nested) => {
                 self.unit.hot.load_at(R10, RCX, nested.chain.1 as i8);

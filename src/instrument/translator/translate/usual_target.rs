@@ -10,7 +10,7 @@
 
 use iced_x86::{OpKind, Register};
 
-use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::translate::block_emitter::Writer;
@@ -33,8 +33,8 @@ struct Held {
 
 impl Held {
     /// The program's registers that are elsewhere.
-    fn moved(self) -> Moved {
-        if self.place == Place::Rdx { Moved::RcxAndRdx } else { Moved::Rcx }
+    fn moved(self) -> SpillState {
+        if self.place == Place::Rdx { SpillState::RcxAndRdx } else { SpillState::Rcx }
     }
 }
 
