@@ -33,6 +33,7 @@ mod hardware;
 pub mod late;
 mod modules;
 mod mpi;
+pub mod needed;
 mod placed;
 mod prefetch;
 mod regions;

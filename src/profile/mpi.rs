@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::mpi::MpiCall;
+use super::evidence::mpi::{MpiCall, NetworkMissing, Traffic};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -22,6 +22,57 @@ pub struct Mpi {
     /// POP's efficiencies of the job; `null` in the profile of one rank.
     #[serde(default)]
     pub efficiency: Option<Efficiency>,
+    /// Bytes that crossed the network; `null` where no counted pass saw calls.
+    #[serde(default)]
+    pub network: Option<Network>,
+}
+
+/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// To other hosts, within and outside of calls; `null` if that is not known of all.
+    pub sent: Option<u64>,
+    /// From other hosts.
+    pub received: Option<u64>,
+    /// The part of both that is of no call: the library's own threads, and the program itself.
+    pub outside: Traffic,
+    /// To and from the own host through sockets: no network.
+    pub within_host: Traffic,
+    /// Through RDMA ports of a host while it ran, by all programs; `null` if there are none, and of several hosts.
+    pub host_ports: Option<Traffic>,
+    /// How it was measured.
+    pub method: NetworkMethod,
+    /// Why `sent` and `received` are `null`; `null` where they are not.
+    pub missing: Option<NetworkMissing>,
+}
+
+/// How bytes that crossed the network were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMethod {
+    /// Results of system calls on sockets.
+    SocketCalls,
+}
+
+impl Network {
+    /// Of two ranks.
+    pub fn plus(self, other: Network) -> Network {
+        let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
+        let sum = |mut a: Traffic, b: Traffic| {
+            a += b;
+            a
+        };
+        Network {
+            sent: both(self.sent, other.sent),
+            received: both(self.received, other.received),
+            outside: sum(self.outside, other.outside),
+            within_host: sum(self.within_host, other.within_host),
+            // Ranks of one host see the same ports.
+            host_ports: None,
+            method: self.method,
+            missing: self.missing.or(other.missing),
+        }
+    }
 }
 
 impl Mpi {
@@ -79,6 +130,16 @@ pub struct CallSite {
     pub transfer_s: Option<f64>,
     /// (bytes, calls): calls by size; the first entry is that of 0 bytes, the others of sizes from so many bytes up to twice as many.
     pub sizes: Vec<(u64, u64)>,
+    /// Bytes that the calls sent to other hosts; `null` if that is not known.
+    #[serde(default)]
+    pub network_sent: Option<u64>,
+    /// Bytes that they received from other hosts.
+    #[serde(default)]
+    pub network_received: Option<u64>,
+    /// Bytes that have to cross between hosts, whatever the algorithm (a model); `null` where it is not known, and in the profile of one
+    /// rank.
+    #[serde(default)]
+    pub needed: Option<f64>,
 }
 
 /// POP's efficiencies (Performance Optimisation and Productivity, pop-coe.eu): the product of the latter two is the first.
@@ -107,6 +168,9 @@ impl CallSite {
         self.timed_calls += other.timed_calls;
         self.waiting_s = both(self.waiting_s, other.waiting_s);
         self.transfer_s = both(self.transfer_s, other.transfer_s);
+        self.network_sent = self.network_sent.zip(other.network_sent).map(|(a, b)| a + b);
+        self.network_received = self.network_received.zip(other.network_received).map(|(a, b)| a + b);
+        self.needed = both(self.needed, other.needed);
         for &(bytes, calls) in &other.sizes {
             match self.sizes.iter_mut().find(|(known, _)| *known == bytes) {
                 Some((_, known)) => *known += calls,

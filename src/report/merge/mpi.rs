@@ -14,6 +14,7 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     };
     into.ranks = into.ranks.max(part.ranks);
     into.at_least |= part.at_least;
+    into.network = into.network.zip(part.network).map(|(a, b)| a.plus(b));
     into.split_missing = into.split_missing.take().or(part.split_missing);
     into.add(part.sites);
 }
