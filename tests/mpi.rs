@@ -296,6 +296,110 @@ fn ends_of_ranks_are_as_without_rprof() {
     }
 }
 
+/// Hosts as network namespaces, until it is dropped.
+struct Hosts(PathBuf);
+
+impl Hosts {
+    /// `None`: there cannot be any here.
+    fn up(count: u32) -> Option<Hosts> {
+        let output = Command::new(fixtures().join("hosts")).arg("up").arg(count.to_string()).output().unwrap();
+        if !output.status.success() {
+            println!("SKIPPED: root, ip and tc: {}", stderr(&output).trim());
+            return None;
+        }
+        Some(Hosts(stdout(&output).trim().into()))
+    }
+
+    fn run(&self, sandbox: &Sandbox, library: &str, ranks: u32, command: &str) -> Output {
+        let hosts = fixtures().join("hosts");
+        let script = format!("{} run {} {library} {ranks} {command}", hosts.display(), self.0.display());
+        sandbox.shell(&script).env("MPI_HOSTS_TIMEOUT", "60").output().unwrap()
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = Command::new(fixtures().join("hosts")).arg("down").arg(&self.0).output();
+    }
+}
+
+/// `rank R acked A received B`, by rank.
+fn kernel_counts(output: &str) -> BTreeMap<u64, [f64; 2]> {
+    let lines = output.lines().filter(|line| line.starts_with("rank "));
+    let numbers = lines.map(|line| {
+        let words: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        (words[0] as u64, [words[1], words[2]])
+    });
+    numbers.collect()
+}
+
+#[test]
+fn bytes_between_hosts_are_those_of_the_kernel() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "crossing") else { continue };
+        let Some(hosts) = Hosts::up(2) else { return };
+        for (what, ranks, within) in
+            [("bcast 10 800000", 4, 0.01), ("messages 50 65536", 2, 0.01), ("messages 1000 8", 2, 0.05)]
+        {
+            let sandbox = Sandbox::new();
+            let folder = sandbox.path().join("rprof.out");
+            let command = format!(
+                "{} --passes counted --memory off --quiet -o {} -- {} {what}",
+                env!("CARGO_BIN_EXE_rprof"),
+                folder.display(),
+                program.display()
+            );
+            let output = hosts.run(&sandbox, library, ranks, &command);
+            let counts = kernel_counts(&stdout(&output));
+            assert_eq!(counts.len(), ranks as usize, "{library} {what}: {}", stderr(&output));
+            for (rank, [acked, received]) in counts {
+                let network = &sandbox.profile(&format!("rprof.out/rank-{rank}"))["mpi"]["network"];
+                for (key, kernel) in [("sent", acked), ("received", received)] {
+                    let seen = network[key].as_f64().unwrap_or_else(|| panic!("{library} {what}: {network}"));
+                    // What follows the program's look: a barrier, and the library's end.
+                    let room = within * kernel + 300.0;
+                    assert!(
+                        (seen - kernel).abs() <= room,
+                        "{library} {what}: rank {rank} {key} {seen}, kernel {kernel}"
+                    );
+                }
+            }
+            let sites = &sandbox.profile("rprof.out")["mpi"]["sites"];
+            let site = |caller: &str, call: &str| {
+                let of = |site: &&Value| site["caller"] == caller && site["call"] == call;
+                sites.as_array().unwrap().iter().find(of).unwrap_or_else(|| panic!("no {call} in {caller}")).clone()
+            };
+            if what.starts_with("bcast") {
+                let bcast = site("broadcasts", "MPI_Bcast");
+                let sent = bcast["network_sent"].as_f64().unwrap();
+                assert!((sent - 16e6).abs() < 0.16e6, "{library}: {sent} bytes");
+                assert_eq!((bcast["bytes"].as_u64(), bcast["needed"].as_f64()), (Some(8_000_000), Some(8e6)));
+                let report = sandbox.run(["report", "rprof.out"]);
+                assert!(stdout(&report).contains("hierarchical broadcast"), "{}", stdout(&report));
+            } else {
+                let send = site("ping", "MPI_Send");
+                assert_eq!(send["needed"], send["bytes"]);
+                assert!(send["network_sent"].as_f64().unwrap() >= send["bytes"].as_f64().unwrap(), "{send}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_of_one_host_send_nothing_to_others() {
+    let Some((library, program)) = first_with("crossing") else { return };
+    let sandbox = Sandbox::new();
+    let command = format!(
+        "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} messages 10 65536",
+        program.display()
+    );
+    let output = launched(&sandbox, library, 2, &command);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let network = &sandbox.profile("rprof.out")["mpi"]["network"];
+    assert_eq!((network["sent"].as_u64(), network["received"].as_u64()), (Some(0), Some(0)), "{network}");
+    assert_eq!(network["missing"], Value::Null);
+}
+
 #[test]
 fn a_stand_in_for_srun_is_a_launcher_like_others() {
     let Some((library, program)) = first_with("names") else { return };

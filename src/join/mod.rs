@@ -35,6 +35,7 @@ pub mod late;
 mod loop_carried;
 mod modules;
 mod mpi;
+pub mod needed;
 mod partners;
 mod placed;
 mod prefetch;

@@ -2,17 +2,21 @@
 
 use super::code_map::CodeMap;
 use super::modules::Pass;
-use crate::profile::evidence::mpi::{MpiEvidence, MpiSite};
-use crate::profile::mpi::{CallSite, Mpi, RankCalls, SizeClass};
+use crate::profile::evidence::mpi::{MpiEvidence, MpiSite, Traffic};
+use crate::profile::mpi::{CallSite, Mpi, NetworkBytes, NetworkMethod, RankCalls, SizeClass};
 
 /// Why one rank alone does not know what it waited for.
 const ONE_RANK: &str = "the other ranks' calls are needed: merge the ranks of the job";
 
 /// The call sites of `evidence`, those of several threads put together, and the single calls.
 pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
-    let mut mpi = Mpi { ranks: evidence.ranks, split_missing: Some(ONE_RANK.into()), ..Mpi::default() };
-    let sites: Vec<CallSite> =
+    let network = Some(network(evidence));
+    let mut mpi = Mpi { ranks: evidence.ranks, split_missing: Some(ONE_RANK.into()), network, ..Mpi::default() };
+    let mut sites: Vec<CallSite> =
         evidence.sites.iter().map(|site| named(site, evidence.rank, code).unwrap_or_default()).collect();
+    if evidence.network.missing.is_some() {
+        sites.iter_mut().for_each(|site| (site.network_sent, site.network_received) = (None, None));
+    }
     let calls = RankCalls {
         rank: evidence.rank,
         host: String::new(),
@@ -25,6 +29,22 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
     mpi.add(sites.into_iter().filter(|site| site.calls > 0));
     mpi.sort();
     (mpi, calls)
+}
+
+/// The bytes of all calls, and of none.
+fn network(evidence: &MpiEvidence) -> NetworkBytes {
+    let mut all = evidence.network.outside;
+    evidence.sites.iter().for_each(|site| all += site.network);
+    let known = evidence.network.missing.is_none().then_some(all);
+    NetworkBytes {
+        sent: known.map(|Traffic { sent, .. }| sent),
+        received: known.map(|Traffic { received, .. }| received),
+        outside: evidence.network.outside,
+        within_host: evidence.network.within_host,
+        host_ports: evidence.network.host_ports,
+        method: NetworkMethod::SocketCalls,
+        missing: evidence.network.missing,
+    }
 }
 
 /// A call site with names. `None`: its place is in no module.
@@ -52,6 +72,9 @@ fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSi
         far_calls: None,
         received: None,
         sizes: sizes(&site.sizes, &site.size_bytes),
+        network_sent: Some(site.network.sent),
+        network_received: Some(site.network.received),
+        needed: None,
     })
 }
 

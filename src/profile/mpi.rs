@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use serde::{Deserialize, Serialize};
 
 use super::communication::Communication;
-use super::evidence::mpi::{Communicator, MpiCall};
+use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,6 +29,57 @@ pub struct Mpi {
     /// POP's efficiencies of the job; `null` in the profile of one rank.
     #[serde(default)]
     pub efficiency: Option<Efficiency>,
+    /// Bytes that crossed the network; `null` where no counted pass saw calls.
+    #[serde(default)]
+    pub network: Option<NetworkBytes>,
+}
+
+/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkBytes {
+    /// To other hosts, within and outside of calls; `null` if that is not known of all.
+    pub sent: Option<u64>,
+    /// From other hosts.
+    pub received: Option<u64>,
+    /// The part of both that is of no call: the library's own threads, and the program itself.
+    pub outside: Traffic,
+    /// To and from the own host through sockets: no network.
+    pub within_host: Traffic,
+    /// Through RDMA ports of a host while it ran, by all programs; `null` if there are none, and of several hosts.
+    pub host_ports: Option<Traffic>,
+    /// How it was measured.
+    pub method: NetworkMethod,
+    /// Why `sent` and `received` are `null`; `null` where they are not.
+    pub missing: Option<NetworkMissing>,
+}
+
+/// How bytes that crossed the network were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMethod {
+    /// Results of system calls on sockets.
+    SocketCalls,
+}
+
+impl NetworkBytes {
+    /// Of two ranks.
+    pub fn plus(self, other: NetworkBytes) -> NetworkBytes {
+        let both = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| a + b);
+        let sum = |mut a: Traffic, b: Traffic| {
+            a += b;
+            a
+        };
+        NetworkBytes {
+            sent: both(self.sent, other.sent),
+            received: both(self.received, other.received),
+            outside: sum(self.outside, other.outside),
+            within_host: sum(self.within_host, other.within_host),
+            // Ranks of one host see the same ports.
+            host_ports: None,
+            method: self.method,
+            missing: self.missing.or(other.missing),
+        }
+    }
 }
 
 impl Mpi {
@@ -95,6 +146,16 @@ pub struct CallSite {
     pub received: Option<u64>,
     /// Calls by size, ascending.
     pub sizes: Vec<SizeClass>,
+    /// Bytes that the calls sent to other hosts; `null` if that is not known.
+    #[serde(default)]
+    pub network_sent: Option<u64>,
+    /// Bytes that they received from other hosts.
+    #[serde(default)]
+    pub network_received: Option<u64>,
+    /// Bytes that have to cross between hosts, whatever the algorithm (a model); `null` where it is not known, and in the profile of one
+    /// rank.
+    #[serde(default)]
+    pub needed: Option<f64>,
 }
 
 /// Calls that pass from so many bytes up to twice as many; the class of 0 has those of 0 alone. In the file: `[from, calls, bytes]`.
@@ -138,6 +199,9 @@ impl CallSite {
         self.far_calls = self.far_calls.zip(other.far_calls).map(|(a, b)| a + b);
         self.received = self.received.zip(other.received).map(|(a, b)| a + b);
         self.members = self.members.filter(|_| self.members == other.members);
+        self.network_sent = self.network_sent.zip(other.network_sent).map(|(a, b)| a + b);
+        self.network_received = self.network_received.zip(other.network_received).map(|(a, b)| a + b);
+        self.needed = both(self.needed, other.needed);
         for class in &other.sizes {
             match self.sizes.iter_mut().find(|known| known.0 == class.0) {
                 Some(known) => (known.1, known.2) = (known.1 + class.1, known.2 + class.2),

@@ -1,11 +1,12 @@
-//! Calls of MPI: a sentence, and a table of call sites.
+//! Calls of MPI: a sentence, a table of call sites, and what crossed the network.
 
 use super::name;
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::Rows;
 use crate::profile::Profile;
 use crate::profile::communication::Communication;
-use crate::profile::mpi::{CallSite, Mpi};
+use crate::profile::evidence::mpi::NetworkMissing;
+use crate::profile::mpi::{CallSite, Mpi, NetworkBytes};
 
 /// Call sites of the long text.
 pub const ALL: usize = 40;
@@ -66,15 +67,21 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
         return None;
     }
     let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
+    let crosses = crosses_hosts(profile);
+    let network = |site: &CallSite| {
+        [site.network_sent, site.network_received].map(|bytes| or(bytes.map(|bytes| si(bytes as f64, "B"))))
+    };
     let row = |site: &&CallSite| {
-        vec![
+        let mut row = vec![
             format!("{} in {}", site.call, name::shorten(&site.caller, NAME_WIDTH)),
             or(site.time_s.map(seconds)),
             or(site.waiting_s.map(seconds)),
             site.calls.to_string(),
             or(site.bytes.map(|bytes| si(bytes as f64, "B"))),
-            site.line.map_or_else(|| site.site.clone(), |line| format!("{}:{line}", file_name(site))),
-        ]
+        ];
+        row.extend(crosses.then(|| network(site)).into_iter().flatten());
+        row.push(site.line.map_or_else(|| site.site.clone(), |line| format!("{}:{line}", file_name(site))));
+        row
     };
     let rows = shown.iter().take(most).map(row).collect();
     let mut notes = Vec::new();
@@ -93,8 +100,73 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     if let Some(reason) = mpi.split_missing.as_ref().filter(|_| most > FEW) {
         notes.push(format!("waiting: {NOT_MEASURED} ({reason})"));
     }
-    let titles = ["call", "time", "waiting", "calls", "bytes", "where"];
-    Some(Rows { title: title(profile, mpi), titles: titles.to_vec(), rows, words: vec![0, 5], notes })
+    let mut titles = vec!["call", "time", "waiting", "calls", "bytes"];
+    if crosses {
+        titles.extend(["net out", "net in"]);
+        notes.extend(mpi.network.as_ref().map(|network| network_line(profile, network)));
+        notes.extend(shown.iter().filter_map(|site| repeated(site)).take(most));
+    }
+    titles.push("where");
+    let words = vec![0, titles.len() - 1];
+    Some(Rows { title: title(profile, mpi), titles, rows, words, notes })
+}
+
+/// Whether ranks are on several hosts, or this rank has peers on others.
+fn crosses_hosts(profile: &Profile) -> bool {
+    let mut hosts: Vec<&str> = profile.run.ranks.iter().map(|rank| rank.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let network = profile.mpi.as_ref().and_then(|mpi| mpi.network);
+    hosts.len() > 1 || network.is_some_and(|network| network.sent.is_some_and(|bytes| bytes > 0))
+}
+
+/// `network: 16.0 MB to other hosts, 1.20 kB of it outside of calls`
+fn network_line(profile: &Profile, network: &NetworkBytes) -> String {
+    let bytes = |bytes: u64| si(bytes as f64, "B");
+    let (Some(sent), Some(received)) = (network.sent, network.received) else {
+        let reason = network.missing.map_or("it was not seen", NetworkMissing::words);
+        let ports = network.host_ports.map_or(String::new(), |ports| {
+            format!("; all programs of the host sent {} through its RDMA ports meanwhile", bytes(ports.sent))
+        });
+        return format!("network: {NOT_MEASURED} ({reason}){ports}");
+    };
+    // Of all ranks, as much is received as is sent.
+    let both = if profile.run.ranks.len() > 1 {
+        format!("{} to other hosts", bytes(sent))
+    } else {
+        format!("{} to other hosts, {} from them", bytes(sent), bytes(received))
+    };
+    let outside = network.outside.sent.max(network.outside.received);
+    let outside = if outside > 0 { format!(", {} outside of calls", bytes(outside)) } else { String::new() };
+    format!("network: {both}{outside}, by system calls on sockets")
+}
+
+/// Bytes from which advice is worth a line.
+const WORTH: u64 = 1 << 20;
+/// So many times the needed bytes are too much: libraries send headers, and sizes are rounded.
+const TOO_MUCH: f64 = 1.5;
+
+/// `MPI_Bcast in main sent 16.0 MB between hosts, 8.00 MB would do: …`
+fn repeated(site: &CallSite) -> Option<String> {
+    let (sent, needed) = (site.network_sent?, site.needed?);
+    if sent < WORTH || needed <= 0.0 || (sent as f64) < TOO_MUCH * needed {
+        return None;
+    }
+    let name = site.call.strip_prefix("MPI_")?.trim_end_matches("_c");
+    let how = match name.strip_prefix('I').unwrap_or(name).to_ascii_lowercase().as_str() {
+        "bcast" => "a hierarchical broadcast (once to each host, then within it)",
+        "reduce" | "allreduce" => "a hierarchical reduction (within each host, then between hosts)",
+        "allgather" | "allgatherv" => "a hierarchical all-gather (within each host, then between hosts)",
+        _ => return None,
+    };
+    Some(format!(
+        "{} in {} sent {} between hosts, {} would do: {how} would save {}",
+        site.call,
+        name::shorten(&site.caller, NAME_WIDTH),
+        si(sent as f64, "B"),
+        si(needed, "B"),
+        percent(1.0 - needed / sent as f64)
+    ))
 }
 
 /// From this share of the ranks' time on the program is said to be held by MPI.
@@ -145,4 +217,46 @@ fn title(profile: &Profile, mpi: &Mpi) -> String {
         text += &format!("; parallel efficiency {parallel} = load balance {balance} × communication {communication}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(call: &str, sent: u64, needed: f64) -> CallSite {
+        CallSite {
+            call: call.into(),
+            caller: "main".into(),
+            network_sent: Some(sent),
+            needed: Some(needed),
+            ..CallSite::default()
+        }
+    }
+
+    #[test]
+    fn a_broadcast_that_crosses_twice_is_told() {
+        let told = repeated(&site("MPI_Bcast", 16_003_296, 8e6)).unwrap();
+        assert!(told.starts_with("MPI_Bcast in main sent 16.0 MB between hosts, 8.00 MB would do"), "{told}");
+        assert!(told.ends_with("would save 50 %"), "{told}");
+        assert!(repeated(&site("MPI_Iallreduce_c", 4 << 20, 2e6)).is_some());
+        assert_eq!(repeated(&site("MPI_Bcast", 8_003_296, 8e6)), None, "once");
+        assert_eq!(repeated(&site("MPI_Bcast", 16_000, 8e3)), None, "little");
+        assert_eq!(repeated(&site("MPI_Send", 16_003_296, 8e6)), None, "no collective call");
+    }
+
+    #[test]
+    fn a_network_that_is_not_known_has_a_reason() {
+        use crate::profile::evidence::mpi::Traffic;
+        let network = NetworkBytes {
+            sent: None,
+            received: None,
+            outside: Traffic::default(),
+            within_host: Traffic::default(),
+            host_ports: Some(Traffic { sent: 4_000_000, received: 8 }),
+            method: crate::profile::mpi::NetworkMethod::SocketCalls,
+            missing: Some(NetworkMissing::KernelBypass),
+        };
+        let told = network_line(&Profile::default(), &network);
+        assert!(told.contains("not measured") && told.contains("RDMA") && told.contains("4.00 MB"), "{told}");
+    }
 }

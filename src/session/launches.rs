@@ -81,6 +81,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     profile.run.warnings.extend(doubts);
     if foreground::interruptions() == 0 {
         network_launch::complete(&mut profile, &checked.program, &absolute, &notices);
+        roofline::analyse(&mut profile);
     }
     profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match first {

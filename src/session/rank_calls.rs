@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::SessionError;
 use super::launcher::LaunchedRank;
 use super::output::OutputFolder;
-use crate::join::late;
+use crate::join::{late, needed};
 use crate::profile::Profile;
 use crate::profile::mpi::{Mpi, RankCalls};
 
@@ -44,7 +44,10 @@ pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
     let calls: Option<Vec<RankCalls>> = ranks.iter().map(|(_, path)| read(path)).collect();
     let mut mpis: Vec<&mut Mpi> = profiles.iter_mut().filter_map(|profile| profile.mpi.as_mut()).collect();
     let split = match calls {
-        Some(calls) if calls.len() == mpis.len() => late::split(&calls, &mut mpis),
+        Some(calls) if calls.len() == mpis.len() => {
+            needed::fill(&calls, &mut mpis);
+            late::split(&calls, &mut mpis)
+        }
         _ => Err("a rank has no record of its calls".to_owned()),
     };
     if let Err(reason) = split {

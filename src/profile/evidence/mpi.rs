@@ -23,6 +23,66 @@ pub struct MpiEvidence {
     pub ranks: Option<u32>,
     /// The own rank there, if the program asked.
     pub rank: Option<u32>,
+    /// Bytes that sockets passed.
+    #[serde(default)]
+    pub network: NetworkEvidence,
+}
+
+/// Bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// That went out.
+    pub sent: u64,
+    /// That came in.
+    pub received: u64,
+}
+
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Traffic) {
+        self.sent += other.sent;
+        self.received += other.received;
+    }
+}
+
+/// Bytes that sockets passed, by the results of system calls: without headers and what was sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NetworkEvidence {
+    /// To and from other hosts, outside of calls of MPI: by threads of the library's own, and by the program itself.
+    pub outside: Traffic,
+    /// To and from this host.
+    pub within_host: Traffic,
+    /// Through the host's RDMA ports meanwhile, by all of its programs; `None`: it has none.
+    pub host_ports: Option<Traffic>,
+    /// Why figures are not whole.
+    pub missing: Option<NetworkMissing>,
+}
+
+/// Why it is not known what crossed the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkMissing {
+    /// Sockets without one peer: datagrams to several, or a connection that had ended before its first bytes were taken.
+    NotConnected,
+    /// The kernel does not say where the other ends of sockets are.
+    NoDescriptors,
+    /// Some of it goes through rings that the kernel reads.
+    IoUring,
+    /// Something passed the host's RDMA ports, and so the kernel by.
+    KernelBypass,
+}
+
+impl NetworkMissing {
+    /// A clause without a full stop.
+    pub fn words(self) -> &'static str {
+        match self {
+            NetworkMissing::NotConnected => "bytes went through sockets that are not connected to one peer",
+            NetworkMissing::NoDescriptors => {
+                "where the other ends of sockets are is not known: the kernel does not hand out the program's descriptors"
+            }
+            NetworkMissing::IoUring => "the program uses io_uring, whose transfers are not seen",
+            NetworkMissing::KernelBypass => "the host's RDMA ports were used, whose transfers go past the kernel",
+        }
+    }
 }
 
 impl MpiEvidence {
@@ -54,6 +114,9 @@ pub struct MpiSite {
     /// Bytes of them, by the same sizes.
     #[serde(default)]
     pub size_bytes: Vec<u64>,
+    /// Bytes that went to and came from other hosts during the calls.
+    #[serde(default)]
+    pub network: Traffic,
 }
 
 /// One call, for matching with those of other ranks.

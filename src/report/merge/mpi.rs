@@ -15,6 +15,7 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     into.ranks = into.ranks.max(part.ranks);
     into.at_least |= part.at_least;
     into.clock_error_s = into.clock_error_s.or(part.clock_error_s);
+    into.network = into.network.zip(part.network).map(|(a, b)| a.plus(b));
     into.split_missing = into.split_missing.take().or(part.split_missing);
     into.add(part.sites);
 }

@@ -10,7 +10,7 @@
 //!   0x1000 counters, 8 bytes each
 //!   … and two buffers at the end                  0xc0000 lookups of the versions that note addresses
 //!                                               0x2c0000 lookups of calls, for each version
-//!                                               0x540000 lookups of returns, for each version
+//!                                               0x540000 lookups of returns, for each version; kinds of descriptors
 //! ```
 
 use crate::instrument::tally::HIGHEST_CALL;
@@ -90,6 +90,13 @@ pub const MPI_CURSOR: u32 = 0x2b0;
 /// How many records more until rprof is to read them.
 pub const MPI_LEFT: u32 = 0x2b8;
 
+/// A system call that may move bytes of a socket: the kind of its descriptor, as in [`DESCRIPTORS`].
+pub const SOCKET_KIND: u32 = 0x2c0;
+/// Its number.
+pub const SOCKET_NUMBER: u32 = 0x2c8;
+/// Its `syscall` in the block.
+pub const SOCKET_NATIVE: u32 = 0x2d0;
+
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;
 /// Bytes of a region.
@@ -165,5 +172,7 @@ pub const CALLEES: u32 = MORE_LOOKUPS + 4 * LOOKUP_SIZE;
 pub const RETURNS: u32 = CALLEES + 5 * LOOKUP_SIZE;
 /// Bytes of one.
 pub const RETURNS_SIZE: u32 = 8 * RETURN_ENTRIES;
+/// The kinds of descriptors, by their low 16 bits.
+pub const DESCRIPTORS: u32 = RETURNS + 5 * RETURNS_SIZE;
 /// Bytes of the tables.
-pub const TABLES: u64 = RETURNS as u64 + 5 * RETURNS_SIZE as u64;
+pub const TABLES: u64 = DESCRIPTORS as u64 + 0x1_0000;

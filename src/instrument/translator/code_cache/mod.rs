@@ -6,6 +6,7 @@ pub mod cache;
 pub mod chunks;
 pub mod counters;
 pub mod course;
+pub mod descriptor;
 pub mod entries;
 pub mod flows;
 pub mod hash;

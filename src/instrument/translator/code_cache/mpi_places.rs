@@ -62,6 +62,8 @@ pub struct Places {
     pub is_linked_in: bool,
     /// The library.
     pub family: Option<Family>,
+    /// System calls on sockets are to be recorded where there is MPI.
+    pub sees_sockets: bool,
     known: HashSet<u32>,
 }
 
@@ -85,6 +87,13 @@ impl Places {
         self.datatypes.extend(symbols.datatypes.iter().map(|(at, bytes)| (at.wrapping_add(bias), *bytes)));
         self.worlds.extend(symbols.world.map(|at| at.wrapping_add(bias)));
         self.family = self.family.or(symbols.family);
+    }
+
+    /// Whether system calls on sockets have to be recorded from now on; true once.
+    pub fn begins_to_see_sockets(&mut self) -> bool {
+        let begins = self.sees_sockets && !self.entries.is_empty();
+        self.sees_sockets &= !begins;
+        begins
     }
 
     /// The function that begins at `at`.

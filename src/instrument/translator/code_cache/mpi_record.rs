@@ -3,6 +3,7 @@
 //! ```text
 //!  call:    place, rdi, rsi, rdx, rcx, r8, r9, rsp, time, executions, return address, further arguments
 //!  return:  place, rsp, time
+//!  socket:  SOCKET, number, rdi, rsi, rdx, r10, kind, result
 //! ```
 
 use crate::instrument::translator::code_cache::layout;
@@ -15,6 +16,10 @@ pub const RETURN: usize = 3;
 pub const MOST_ON_STACK: u8 = 7;
 /// Records that a ring has room for, whatever they are.
 pub const ROOM: u64 = (layout::MPI_RING_SIZE as usize / (8 * (CALL + MOST_ON_STACK as usize))) as u64 - 1;
+/// Instead of the place, in the record of a system call: no code is there.
+pub const SOCKET: u64 = 1;
+/// Words of a system call.
+pub const SOCKET_CALL: usize = 8;
 /// In the place of the number of executions.
 pub const NOT_COUNTED: u64 = u64::MAX;
 
@@ -59,6 +64,19 @@ pub struct ReturnRecord {
     pub stack: u64,
     /// Time stamp counter.
     pub time: u64,
+}
+
+/// A record of a system call that concerns descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SocketRecord {
+    /// Its number.
+    pub number: i64,
+    /// rdi, rsi, rdx, r10.
+    pub arguments: [u64; 4],
+    /// The kind of the descriptor in rdi at the call, as in the table of descriptors; 0: not looked up.
+    pub kind: u8,
+    /// rax after it.
+    pub result: i64,
 }
 
 /// The words of a ring.
@@ -109,6 +127,14 @@ impl<'r> Words<'r> {
         let record = ReturnRecord { place: self.word(0)?, stack: self.word(1)?, time: self.word(2)? };
         self.skip(RETURN);
         Some(record)
+    }
+
+    /// The next record, which is of a system call.
+    pub fn socket(&mut self) -> Option<SocketRecord> {
+        let arguments = [self.word(2)?, self.word(3)?, self.word(4)?, self.word(5)?];
+        let (number, kind, result) = (self.word(1)? as i64, self.word(6)? as u8, self.word(7)? as i64);
+        self.skip(SOCKET_CALL);
+        Some(SocketRecord { number, arguments, kind, result })
     }
 }
 

@@ -9,8 +9,10 @@
 //! ```
 
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::mpi_record::{SOCKET, SOCKET_CALL};
+use crate::instrument::translator::code_cache::syscall_table::CallClass;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI, RSP};
+use crate::instrument::x86_64::emit::{Code, Gpr, R10, RAX, RCX, RDI, RDX, RSI, RSP};
 use crate::tracee::address::CacheAddress;
 
 /// The site of a request to drain the buffer of addresses.
@@ -21,6 +23,8 @@ pub const MARK: u32 = u32::MAX - 3;
 pub const RETURN: u32 = u32::MAX - 1;
 /// The site of an indirect call's lookup.
 pub const CALLEE: u32 = u32::MAX - 2;
+
+const R11: Gpr = Gpr(11);
 
 /// Name of rprof's memory in the program's maps; follows the gadget.
 const ARENA_NAME: &str = "rprof-code";
@@ -73,6 +77,11 @@ pub struct Stubs {
     pub mask_call: CacheAddress,
     /// The system calls in it.
     pub mask_syscalls: [CacheAddress; 2],
+    /// Executes a system call that may move bytes of a socket or change a descriptor, and records it; continues at `CONTINUE_AT`.
+    /// `SOCKET_NATIVE` is its `syscall` in the block, `SOCKET_KIND` its class, less that of stops.
+    pub socket: CacheAddress,
+    /// The system call in it.
+    pub socket_call: CacheAddress,
     /// Lookups of a return whose word on top of the stack was pushed once more: one saves RCX, one expects it saved.
     pub returns: [CacheAddress; 2],
     /// `syscall` for calls that rprof makes.
@@ -173,7 +182,7 @@ impl Stubs {
         for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
             code.save(layout::SAVE_CALL + 8 * i as u32, register);
         }
-        code.save(layout::SAVE_LENT, crate::instrument::x86_64::emit::Gpr(11));
+        code.save(layout::SAVE_LENT, R11);
         code.constant(RAX, libc::SYS_rt_sigprocmask as u64);
         code.constant(RDI, 0);
         code.constant(RSI, 0);
@@ -184,8 +193,10 @@ impl Stubs {
         for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
             code.load(register, layout::SAVE_CALL + 8 * i as u32);
         }
-        code.load(crate::instrument::x86_64::emit::Gpr(11), layout::SAVE_LENT);
+        code.load(R11, layout::SAVE_LENT);
         code.jump_through(layout::CONTINUE_AT);
+
+        let (socket, socket_call) = write_socket_calls(&mut code, tables, mark);
 
         code.align(64);
         let returns_saving = code.here();
@@ -214,11 +225,83 @@ impl Stubs {
             peeks: [clone3, open, openat],
             mask_call,
             mask_syscalls: [first, second],
+            socket,
+            socket_call,
             returns: [returns_saving, returns_saved],
             gadget,
         };
         (stubs, code)
     }
+}
+
+/// Writes [`Stubs::socket`]; returns it and its system call.
+///
+/// ```text
+/// moves, changes a socket:  kind of the first argument is 0? ─▶ the block's own syscall
+/// moves:                    kind of the record = that kind       else: 0
+/// all:                      syscall; ring[cursor++] = (SOCKET, number, rdi, rsi, rdx, r10, kind, result)
+///                           ring full, kind 0 or NEW? ─▶ rprof reads the ring
+/// ```
+fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (CacheAddress, CacheAddress) {
+    let above_stop = |class: CallClass| CallClass::Stop as i8 - class as i8;
+    code.align(16);
+    let socket = code.here();
+    code.load(RCX, layout::SOCKET_KIND);
+    code.add_small(RCX, above_stop(CallClass::Changes));
+    let changes = code.jump_if_rcx_zero();
+    code.low_16_to_ecx(RDI);
+    code.look_up_byte(RCX, tables + layout::DESCRIPTORS);
+    let other = code.jump_if_rcx_zero();
+    code.save(layout::SOCKET_NUMBER, RCX);
+    code.load(RCX, layout::SOCKET_KIND);
+    code.add_small(RCX, above_stop(CallClass::Moves));
+    let moves = code.jump_if_rcx_zero();
+    code.constant(RCX, 0);
+    let looks = code.jump_short();
+    code.land(other);
+    code.jump_through(layout::SOCKET_NATIVE);
+    code.land(moves);
+    code.load(RCX, layout::SOCKET_NUMBER);
+    code.land(changes);
+    code.land(looks);
+    code.save(layout::SOCKET_KIND, RCX);
+    code.save(layout::SOCKET_NUMBER, RAX);
+    let syscall = code.here();
+    code.raw(&[0x0f, 0x05]);
+    code.save(layout::SAVE_LENT, R11);
+    code.load(RCX, layout::MPI_CURSOR);
+    code.constant(R11, SOCKET);
+    code.store_at(RCX, 0, R11);
+    code.load(R11, layout::SOCKET_NUMBER);
+    code.store_at(RCX, 8, R11);
+    for (i, register) in [RDI, RSI, RDX, R10].into_iter().enumerate() {
+        code.store_at(RCX, 16 + 8 * i as i8, register);
+    }
+    code.load(R11, layout::SOCKET_KIND);
+    code.store_at(RCX, 48, R11);
+    code.store_at(RCX, 56, RAX);
+    code.add_far(RCX, RCX, 8 * SOCKET_CALL as u32);
+    code.save(layout::MPI_CURSOR, RCX);
+    code.load(RCX, layout::MPI_LEFT);
+    code.add_small(RCX, -1);
+    code.save(layout::MPI_LEFT, RCX);
+    let full = code.jump_if_rcx_zero();
+    code.copy(RCX, R11);
+    code.load(R11, layout::SAVE_LENT);
+    let changed = code.jump_if_rcx_zero();
+    code.add_small(RCX, -1);
+    let new = code.jump_if_rcx_zero();
+    code.jump_through(layout::CONTINUE_AT);
+    code.land(full);
+    code.load(R11, layout::SAVE_LENT);
+    code.land(changed);
+    code.land(new);
+    code.constant(RCX, 0);
+    code.save(layout::MARKER, RCX);
+    code.load(RCX, layout::CONTINUE_AT);
+    code.save(layout::TARGET, RCX);
+    code.jump(mark);
+    (socket, syscall)
 }
 
 /// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc.

@@ -24,6 +24,48 @@ pub enum CallClass {
     Map = 5,
     /// `prctl`: rprof looks at it first if it sets a filter of system calls, or dispatches them by their address.
     Rule = 6,
+    /// Where calls of MPI are seen: moves bytes of its first argument. Executed by a stub that records it if that is a socket.
+    Moves = 7,
+    /// The same for a call that may change what a descriptor is, or whose record rprof must see at once; always recorded.
+    Changes = 8,
+    /// The same, recorded if its first argument is a socket.
+    ChangesSocket = 9,
+}
+
+/// Calls that move bytes of the socket in their first argument.
+const MOVES: [i64; 9] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendfile,
+];
+
+/// Calls that make a descriptor, or may change it, and those that move bytes as no register tells.
+const CHANGES: [i64; 11] = [
+    libc::SYS_socket,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_dup,
+    libc::SYS_dup2,
+    libc::SYS_dup3,
+    libc::SYS_splice,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_io_uring_setup,
+];
+
+/// Has calls that concern sockets recorded from now on.
+pub fn record_sockets(tables: &Shared) {
+    let set = |number: i64, class: CallClass| tables.store(u64::from(layout::CALLS) + number as u64, class as u8);
+    MOVES.into_iter().for_each(|number| set(number, CallClass::Moves));
+    CHANGES.into_iter().for_each(|number| set(number, CallClass::Changes));
+    [libc::SYS_close, libc::SYS_fcntl].into_iter().for_each(|number| set(number, CallClass::ChangesSocket));
 }
 
 /// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make

@@ -43,6 +43,11 @@ pub fn is_ended_by_stop(registers: &Registers) -> bool {
     registers.rax as i64 == i64::from(-libc::EINTR) && ENDED_BY_STOPS.contains(&(registers.orig_rax as i64))
 }
 
+/// Whether a thread right after a system call has moved no bytes in it, or will repeat it.
+pub fn ended_without_bytes(registers: &Registers) -> bool {
+    (-4095..=0).contains(&(registers.rax as i64))
+}
+
 /// Makes the program's own instruction repeat an interrupted system call.
 pub fn restart_call(registers: &mut Registers) {
     let (result, call) = (registers.rax as i64, registers.orig_rax);

@@ -1,27 +1,30 @@
 //! Reads the rings of threads, and adds their calls up by call site.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Instant;
 
 use nix::unistd::Pid;
 
 use super::open_calls::{Open, OpenCalls, Returns};
+use super::socket_traffic::SocketTraffic;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
-use crate::instrument::translator::code_cache::mpi_record::{CallRecord, ROOM, ReturnRecord, Words};
+use crate::instrument::translator::code_cache::mpi_record::{CallRecord, ROOM, ReturnRecord, SOCKET, Words};
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, SIZES};
+use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, NetworkEvidence, NetworkMissing, SIZES, Traffic};
 use crate::tracee::address::Address;
 use crate::tracee::clock;
 use crate::tracee::memory::Memory;
 use crate::tracee::mpi::communicators;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
 use crate::tracee::mpi::volume::{Call, Handles, Read, Sides};
+use crate::tracee::rdma_ports;
 
 /// The calls of a run.
 #[derive(Debug, Default)]
@@ -38,6 +41,11 @@ pub struct MpiRecorder {
     threads: HashMap<u32, OpenCalls>,
     clock: Option<TimeStamps>,
     first: Option<Pid>,
+    sockets: SocketTraffic,
+    /// Bytes to and from other hosts, outside of calls.
+    outside: Traffic,
+    /// The counters of RDMA ports when the first call was read.
+    ports: Option<Traffic>,
     /// Memory for a ring.
     ring: Vec<u8>,
 }
@@ -97,7 +105,10 @@ impl MpiRecorder {
         if regions.read(thread.region, layout::MPI_RING, &mut ring).is_err() {
             return;
         }
-        self.clock.get_or_insert_with(TimeStamps::now);
+        if self.clock.is_none() {
+            self.clock = Some(TimeStamps::now());
+            self.ports = rdma_ports::bytes(Path::new(rdma_ports::SYS));
+        }
         self.first.get_or_insert(process.pid);
         let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
         handles.family = space.mpi.family.unwrap_or_default();
@@ -108,6 +119,16 @@ impl MpiRecorder {
         let mut open = self.threads.remove(&thread.ordinal).unwrap_or_default();
         let mut words = Words::new(&ring);
         while let Some(place) = words.place() {
+            if place == SOCKET {
+                let Some(record) = words.socket() else { break };
+                let moved = self.sockets.note((process, space, thread), &record);
+                let site = open.outer().and_then(|open| open.site);
+                match site.and_then(|site| self.sites.get_mut(site as usize)) {
+                    Some(site) => site.network += moved,
+                    None => self.outside += moved,
+                }
+                continue;
+            }
             match space.mpi.entry(place) {
                 Some(entry) => {
                     let Some(record) = words.call(entry.on_stack()) else { break };
@@ -257,6 +278,7 @@ impl MpiRecorder {
                 time_s: 0.0,
                 sizes: vec![0; SIZES],
                 size_bytes: vec![0; SIZES],
+                network: Traffic::default(),
             });
         }
         site
@@ -298,7 +320,26 @@ impl MpiRecorder {
         let handles = self.first.and_then(|first| self.handles.remove(&first)).unwrap_or_default();
         let (ranks, rank) = handles.world();
         let communicators = handles.communicators.into_all();
-        Some(MpiEvidence { sites: self.sites, calls, calls_left_out: self.left_out, communicators, ranks, rank })
+        let ports = self.ports.zip(rdma_ports::bytes(Path::new(rdma_ports::SYS))).map(|(before, now)| Traffic {
+            sent: now.sent.wrapping_sub(before.sent),
+            received: now.received.wrapping_sub(before.received),
+        });
+        let moved = ports.is_some_and(|ports| ports != Traffic::default());
+        let network = NetworkEvidence {
+            outside: self.outside,
+            within_host: self.sockets.within_host,
+            host_ports: ports,
+            missing: self.sockets.missing.or(moved.then_some(NetworkMissing::KernelBypass)),
+        };
+        Some(MpiEvidence {
+            sites: self.sites,
+            calls,
+            calls_left_out: self.left_out,
+            communicators,
+            ranks,
+            rank,
+            network,
+        })
     }
 }
 

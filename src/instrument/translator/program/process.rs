@@ -11,6 +11,8 @@ use nix::unistd::Pid;
 use crate::instrument::modules::{Modules, SharedModules, Watched};
 use crate::instrument::translator::code_cache::block::{BlockId, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::descriptor::DescriptorKind;
+use crate::instrument::translator::code_cache::syscall_table::record_sockets;
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::excursions::Transitions;
@@ -28,6 +30,7 @@ use crate::profile::code::CodeRef;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
+use crate::tracee::sockets::open_sockets;
 
 /// Blocks in one chain.
 const CHAIN: usize = 16;
@@ -308,6 +311,10 @@ fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, space: &mut C
             space.markers.extend(markers.iter().map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
             let text = range.start.get()..range.end.get();
             space.mpi.add(located.module, mpi, located.bias, text);
+            if space.mpi.begins_to_see_sockets() {
+                record_sockets(&space.tables);
+                open_sockets(pid).into_iter().for_each(|fd| space.set_descriptor(fd, DescriptorKind::New));
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ const CALL: u64 = 2;
 /// Whether rprof handles the call with these registers.
 fn concerns(class: CallClass, registers: &Registers) -> bool {
     match class {
-        CallClass::Native => false,
+        CallClass::Native | CallClass::Moves | CallClass::Changes | CallClass::ChangesSocket => false,
         CallClass::Action => matches!(registers.rdi as i32, libc::SIGTRAP | libc::SIGSEGV),
         CallClass::Stop => {
             let call = registers.orig_rax as i64;

@@ -8,6 +8,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::crash::note_crash;
 use crate::instrument::translator::kernel::dispositions::Fate;
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault, restore, settle_sum, uncount};
+use crate::instrument::translator::kernel::restarts::ended_without_bytes;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::uncounted::Release;
@@ -258,7 +259,11 @@ impl Run {
             return Ok(State::Program);
         }
         // Before a system call that has a slow path, or right after it.
-        let place = if at == stubs.call_trap || stubs.peeks.contains(&at) {
+        let place = if (stubs.socket..=stubs.socket_call).contains(&at) {
+            Some(CacheAddress::new(get(layout::SOCKET_NATIVE)))
+        } else if at == stubs.socket_call + 2 && ended_without_bytes(registers) {
+            Some(CacheAddress::new(get(layout::CONTINUE_AT)))
+        } else if at == stubs.call_trap || stubs.peeks.contains(&at) {
             space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
         } else if at == stubs.mask_call {
             Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)

@@ -245,6 +245,7 @@ impl Run {
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
+        image.space.mpi.sees_sockets = true;
         image.space.has_sink = self.recording.drain.is_some();
         image.space.set_polling(self.is_polling());
         image.space.prepare_traces(&image.regions);

@@ -4,8 +4,9 @@ use iced_x86::Code;
 
 use crate::instrument::translator::code_cache::block::{CallSite, SpillState};
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::syscall_table::CallClass;
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
+use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI, relative};
 use crate::isa::x86_64::system_call;
 
 /// Smallest allocation that is reported, in bytes.
@@ -98,7 +99,8 @@ impl Writer<'_> {
 
     /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
     /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
-    /// else the call; 6: rprof for filters and dispatch of calls, else the call; 1: rprof, or the call if it makes a task that can
+    /// else the call; 6: rprof for filters and dispatch of calls, else the call; 7 to 9: the call by a stub
+    /// that records it; 1: rprof, or the call if it makes a task that can
     /// be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
@@ -118,6 +120,11 @@ impl Writer<'_> {
         let map = cold.jump_if_rcx_zero();
         cold.add_small(RCX, -1);
         let rule = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, CallClass::Rule as i8 - CallClass::Stop as i8);
+        let stops = cold.jump_if_rcx_zero();
+        cold.raw(&[0xe9]); // jmp
+        let sockets = cold.relative_later();
+        cold.land(stops);
         let stop = cold.here();
         cold.constant(RCX, site.native.get());
         cold.save(layout::CONTINUE_AT, RCX);
@@ -166,5 +173,12 @@ impl Writer<'_> {
         cold.land(filter);
         cold.land(dispatch);
         cold.jump(stop);
+        cold.set_word(sockets, relative(sockets, cold.here()));
+        cold.save(layout::SOCKET_KIND, RCX);
+        cold.constant(RCX, site.native.get());
+        cold.save(layout::SOCKET_NATIVE, RCX);
+        cold.constant(RCX, site.after.get());
+        cold.save(layout::CONTINUE_AT, RCX);
+        cold.jump(stubs.socket);
     }
 }
