@@ -38,6 +38,7 @@ class Point:
     memory: float
     network: float
     seconds: float
+    profile: str | None = None
 
     @property
     def actual(self):
@@ -56,16 +57,38 @@ def thesis(p, c):
     return min(original(p, c), thesis_network(p, c))
 
 
-def own_model(p, c):
-    """rprof's prediction in operations a second; None: there is none yet.
+RUNS = 6  # of `seven`: one to warm up, five that are measured
 
-    It is p.flops / T, where T = Σ over functions of the largest of their terms (seconds; core and memory, from the profile of this run, merged over
-    ranks) + Σ over blocking calls of curve(bytes, ranks of the communicator, class of pair), where calls and bytes come from the same profile and
-    curves from `rprof machine --mpi` on these hosts; between a nonblocking call and its wait the larger of both sums counts. What this needs besides
-    `p` and `c`: the merged profile.json of a run of `p` under rprof, and the network ceilings (`net.*`) of these hosts: to be handed over by mpi.sh
-    beside the line of `p`.
+
+def own_model(p, c):
+    """rprof's prediction in operations a second; None: there is no profile, or a part of it is not known.
+
+    p.flops / T, T = work + network of a rank in one run, from the merged profile of a run under rprof:
+      work     Σ over the algorithm's functions of the seconds that their account of time or, without one, their lowest ceiling explains
+      network  Σ over its calls of the curves that the ranks measured
     """
-    return None
+    if not p.profile:
+        return None
+    with open(p.profile + "/profile.json") as file:
+        profile = json.load(file)
+    own = p.algorithm + "_"
+    work = sum(seconds_of_work(f) for f in profile["functions"] if f["name"].startswith(own))
+    needs = [f["network"] for f in (profile.get("mpi") or {}).get("functions", []) if f["calls_mpi"] and f["name"].startswith(own)]
+    if not needs or None in needs:
+        return None
+    network = sum(n["latency_s"] + n["bandwidth_s"] for n in needs)
+    seconds = (work + network) / (p.ranks * RUNS)
+    return p.flops / seconds if seconds else None
+
+
+def seconds_of_work(function):
+    """Of all ranks together; what no model explains is taken as it was measured."""
+    took = function["cpu_s"] or 0.0
+    account = function.get("account") or {}
+    if account.get("model_s") is not None:
+        return account["model_s"]
+    fraction = function["roof_fraction"]
+    return took if fraction is None else took * min(fraction, 1.0)
 
 
 MODELS = {"original": original, "eq. 2.3": thesis_network, "eq. 2.5": thesis, "rprof": own_model}
@@ -97,14 +120,19 @@ def scaled(value, units):
 
 def main():
     path, machine, cpus = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    points, network, latency = collections.defaultdict(list), {}, {}
+    points, network, latency, profiles = collections.defaultdict(list), {}, {}, {}
     for line in open(path):
         library, rate, what, *figures = line.split()
         if what == "pingpong":
             (latency if figures[0] == "0" else network)[library, rate] = float(figures[1] if figures[0] == "0" else figures[2])
+        elif what == "profile":
+            profiles[library, rate, figures[0], int(figures[1])] = figures[2]
         else:
             size, ranks, *work = figures
             points[library, rate].append(Point(what, int(size), int(ranks), *map(float, work)))
+    for (library, rate), of_rate in points.items():
+        for p in of_rate:
+            p.profile = profiles.get((library, rate, p.algorithm, p.size))
     if not points:
         print("no run gave a figure")
     for library in dict.fromkeys(key[0] for key in points):

@@ -4,6 +4,7 @@
 #   BENCH_ONLY=RE               of the algorithms
 #   BENCH_MPI=openmpi:4,mpich:2 libraries and ranks (MPICH spins while it waits: no more ranks than CPUs); BENCH_RATES="200mbit 800mbit none"
 #   BENCH_SIZES=first|all       only the first size of each (all)
+#   BENCH_OWN=no                without rprof's own model, which needs a run under rprof for each size
 #   BENCH_KEEP=DIR              keeps the lines of the runs, and what `rprof machine --json` said
 #   BENCH_FLOPS, BENCH_MEMORY   ceilings of one rank in operations and bytes a second, instead of those of rprof; BENCH_NETWORK instead of the ping-pong's
 set -u
@@ -45,6 +46,7 @@ measure_rate() {
             line=$("$fixtures/hosts" run "$hosts" "$library" "$ranks" "$work_dir/$library/seven" "$algorithm" "$n" 2>"$work_dir/err" </dev/null)
             if [[ $line =~ ^$algorithm\ $n\  ]]; then
                 echo "$library $rate $line"
+                [ "${BENCH_OWN-}" = no ] || profile_run "$library" "$ranks" "$rate" "$algorithm" "$n"
             else
                 echo "$library at $rate: $algorithm $n FAILED: $(grep -v '^[-[:space:]]*$' "$work_dir/err" | tail -1)" >&2
             fi
@@ -52,6 +54,19 @@ measure_rate() {
     done
     "$fixtures/hosts" down "$hosts"
     hosts=
+}
+
+# profile_run LIBRARY RANKS RATE ALGORITHM SIZE: "LIBRARY RATE profile ALGORITHM SIZE FOLDER" of a run under rprof, which measures the network, too.
+profile_run() {
+    local folder=$work_dir/profiles/$1-$3-$4-$5
+    mkdir -p "$work_dir/profiles"
+    MPI_HOSTS_TIMEOUT=300 MPI_HOSTS_PREFIX="$RPROF --quiet -o $folder --" \
+        "$fixtures/hosts" run "$hosts" "$1" "$2" "$work_dir/$1/seven" "$4" "$5" >"$work_dir/own" 2>&1 </dev/null
+    if [ -r "$folder/profile.json" ]; then
+        echo "$1 $3 profile $4 $5 $folder"
+    else
+        echo "$1 at $3: $4 $5 under rprof FAILED: $(grep '^rprof:' "$work_dir/own" | tail -1)" >&2
+    fi
 }
 
 for pair in ${pairs//,/ }; do
@@ -67,5 +82,5 @@ done >"$work_dir/lines"
 if [ -z "${BENCH_FLOPS-}" ] || [ -z "${BENCH_MEMORY-}" ]; then
     timeout 100 "$RPROF" machine --json >"$work_dir/machine.json" 2>/dev/null || rm -f "$work_dir/machine.json"
 fi
-[ -z "${BENCH_KEEP-}" ] || { mkdir -p "$BENCH_KEEP" && cp "$work_dir/lines" "$work_dir"/machine.json "$BENCH_KEEP/"; }
+[ -z "${BENCH_KEEP-}" ] || { mkdir -p "$BENCH_KEEP" && cp -r "$work_dir/lines" "$work_dir"/machine.json "$work_dir/profiles" "$BENCH_KEEP/"; }
 python3 tests/bench.d/mpi.py "$work_dir/lines" "$work_dir/machine.json" "$cpus"
