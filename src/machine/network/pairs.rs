@@ -134,7 +134,7 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
         took = seconds;
         if took >= STREAM_S || bytes >= STREAM_BYTES {
             // A large burst may have hidden how slow the link is.
-            bytes = (bytes as f64 * (2.0 * STREAM_S / took).min(1.0)) as u64;
+            bytes = ((bytes as f64 * (2.0 * STREAM_S / took).min(1.0)) as u64).max(FIRST_BYTES);
             break;
         }
         let factor = (1.2 * STREAM_S / took.max(1e-6)).clamp(1.5, GROWTH);
