@@ -10,7 +10,7 @@ const SHORTEST_S: f64 = 250e-6;
 /// A rate that falls all the time is no burst: as far the stream may be ahead later than at first.
 const GROWTH: f64 = 1.3;
 /// Parts of the later half whose rates are compared.
-const PARTS: usize = 16;
+const PARTS: usize = 32;
 
 /// What a stream shows.
 #[derive(Debug, Clone, PartialEq)]
