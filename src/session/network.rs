@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::SessionError;
 use super::ceilings::Teller;
 use super::launcher;
+use super::preflight;
 use super::progress::Notices;
 use crate::machine::network::wanted::Wanted;
 use crate::machine::network::{self, NetworkError, Request};
 use crate::profile::network::Network;
 use crate::profile::run::Warning;
-use crate::tracee::launch::find_in_path;
 
 /// Its name in an output folder.
 pub const FILE: &str = "network.json";
@@ -37,18 +37,16 @@ pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Resul
     let mut warnings = Vec::new();
     let rank = launcher::of_this_process(&mut warnings);
     let is_first = rank.as_ref().is_none_or(|rank| rank.rank == 0);
+    // All ranks of a host fail alike, one line is enough; or this one alone.
+    let of_all = |error: SessionError| if launcher::is_first_of_its_host() { error } else { SessionError::Silent };
     let failed = |error: NetworkError| match &rank {
-        // All ranks fail alike, one line is enough; or this one alone.
         Some(rank) if !error.is_of_all() => SessionError::Report(format!("rank {}: {error}", rank.rank)),
-        Some(_) if !launcher::is_first_of_its_host() => SessionError::Silent,
-        _ => SessionError::Report(error.to_string()),
+        _ => of_all(SessionError::Report(error.to_string())),
     };
     let Some(launched) = rank.as_ref() else { return Err(failed(NetworkError::NoLauncher)) };
-    let program = match options.program.first() {
-        None => None,
-        Some(name) => Some(
-            find_in_path(name).ok_or_else(|| SessionError::NotFound { name: name.to_string_lossy().into_owned() })?,
-        ),
+    let program = match options.program.is_empty() {
+        true => None,
+        false => Some(preflight::check(&options.program).map_err(of_all)?.program.path),
     };
     let wanted = options.wanted.as_deref().map(Wanted::read).transpose().map_err(failed)?.unwrap_or_default();
     let request = Request {

@@ -13,8 +13,8 @@ pub enum NetworkError {
     OneRank,
     /// The launcher started ranks that do not find each other.
     #[error(
-        "--mpi: the launcher started {launched} ranks, but {library} sees {seen}: it is not the launcher's library; name the \
-         program whose library is to be used: rprof machine --mpi -- ./app"
+        "--mpi: the launcher started {launched} ranks, but {library} sees {seen}: it belongs to another launcher; use that one, or name \
+         a program that is linked with this launcher's library: rprof machine --mpi -- ./app"
     )]
     OtherLauncher {
         /// The library's file.

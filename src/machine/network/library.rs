@@ -67,12 +67,12 @@ pub fn of_program(program: &Path) -> Result<Option<PathBuf>, NetworkError> {
     }
 }
 
-/// Files in the list of a dynamic linker: `libc.so.6 => /lib/libc.so.6 (0x7f…)`.
+/// Files in the list of a dynamic linker: `libc.so.6 => /lib/libc.so.6 (0x7f…)`, or the path alone if the program names it so.
 fn files(list: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
-        let (_, found) = line.split_once(" => ")?;
-        let (path, _) = found.rsplit_once(" (0x")?;
-        Some(PathBuf::from(path.trim()))
+        let (found, _) = line.rsplit_once(" (0x")?;
+        let path = found.split_once(" => ").map_or(found, |(_, path)| path).trim();
+        path.contains('/').then(|| PathBuf::from(path))
     };
     list.lines().filter_map(file).collect()
 }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn files_of_a_linker_s_list() {
         let list = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibmpi.so.40 => /opt/a b/libmpi.so.40 (0x00007f12)\n\
-                    \tlibnot.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f99)\n";
-        assert_eq!(files(list), [PathBuf::from("/opt/a b/libmpi.so.40")]);
+                    \tlibnot.so => not found\n\t./libown.so (0x00007f99)\n";
+        assert_eq!(files(list), [PathBuf::from("/opt/a b/libmpi.so.40"), "./libown.so".into()]);
     }
 
     #[test]

@@ -23,6 +23,10 @@ const LARGEST_MESSAGE: u64 = 4 << 20;
 /// Streams that are compared, each after a pause of so many seconds, in which a bucket fills.
 const STREAMS: usize = 5;
 const PAUSE_S: f64 = 0.1;
+/// Short streams that are looked at for a burst, and the pauses before them, in seconds: in a short one a rank is less often kept off its
+/// CPU in the midst of the burst.
+const LOOKS: usize = 9;
+const LOOK_PAUSE_S: f64 = 0.05;
 /// Half a ping-pong at more than this part of the sustained rate may be a burst's: each direction rests half of the time.
 const SUSPECT: f64 = 0.4;
 /// Most rounds that use up a burst before others are measured.
@@ -30,7 +34,7 @@ const DRAINING: u32 = 64;
 /// Steps by which the size of a rendezvous is narrowed down.
 const NARROWING: usize = 3;
 
-/// Measures messages between `pairs`, all at the same time, up to `largest` bytes.
+/// Measures messages between `pairs`, all at the same time, up to `largest` bytes. There is no burst of more than `most_burst` bytes.
 ///
 /// # Errors
 /// [`NetworkError`].
@@ -39,12 +43,16 @@ pub fn measure(
     distance: Distance,
     pairs: &[Pair],
     largest: u64,
+    most_burst: f64,
 ) -> Result<PairCurve, NetworkError> {
     let limits = Limits { longest_s: LONGEST_S, inner: INNER };
     let sizes = sizes::of_messages(largest);
     // Connections are made by the first messages.
     let latency_s = ping_pong(team, pairs, 0)?.map(|point| point.seconds);
-    let link = sustained(team, pairs)?;
+    let link = sustained(team, pairs)?.map(|link| Sustained {
+        burst_bytes: link.burst_bytes.map(|burst| burst.min(most_burst)).filter(|burst| *burst > 0.0),
+        ..link
+    });
     let mut plain = points::curve(&sizes, limits, &mut messages(team, pairs, Pattern::PingPong, None))?;
     let rendezvous_bytes = match link {
         Some(link) => rendezvous(team, pairs, &mut plain, link.bytes_per_s)?,
@@ -126,7 +134,7 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
         took = seconds;
         if took >= STREAM_S || bytes >= STREAM_BYTES {
             // A large burst may have hidden how slow the link is.
-            bytes = (bytes as f64 * (2.0 * STREAM_S / took).min(1.0)) as u64;
+            bytes = ((bytes as f64 * (2.0 * STREAM_S / took).min(1.0)) as u64).max(FIRST_BYTES);
             break;
         }
         let factor = (1.2 * STREAM_S / took.max(1e-6)).clamp(1.5, GROWTH);
@@ -137,7 +145,27 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
         team.lead(&Step::Rest(PAUSE_S))?;
         streams.extend(stream(team, pairs, bytes, took)?.map(|(seen, _)| seen));
     }
-    Ok(stream::together(&streams))
+    let Some(link) = stream::together(&streams) else { return Ok(None) };
+    if link.burst_bytes.is_some_and(|burst| burst > FIRST_BYTES as f64 / 2.0) {
+        return Ok(Some(link));
+    }
+    let mut looks = Vec::new();
+    for _ in 0..LOOKS {
+        team.lead(&Step::Rest(LOOK_PAUSE_S))?;
+        let expected_s = FIRST_BYTES as f64 / link.bytes_per_s;
+        let (stamps, message) = stamps(team, pairs, FIRST_BYTES, expected_s)?;
+        let ahead = pairs.iter().map(|pair| stream::ahead_of(&stamps[pair.1 as usize], message, link.bytes_per_s));
+        looks.push(ahead.fold(Some(f64::INFINITY), |least, one| least.zip(one).map(|(a, b)| a.min(b))));
+    }
+    Ok(Some(Sustained { burst_bytes: stream::burst(looks.into_iter()), ..link }))
+}
+
+/// The stamps of a stream of about `bytes` bytes, and the bytes of its messages.
+fn stamps(team: &mut dyn Team, pairs: &[Pair], bytes: u64, expected_s: f64) -> Result<(Stamps, u64), NetworkError> {
+    let message = (bytes / MESSAGES).clamp(SMALLEST_MESSAGE, LARGEST_MESSAGE);
+    let messages = (bytes / message) as u32;
+    let stamps = team.lead(&Step::Stream { pairs: pairs.to_vec(), bytes: message, messages, expected_s })?;
+    Ok((stamps, message))
 }
 
 /// One stream of about `bytes` bytes, of the slowest pair; and its seconds from start to end.
@@ -147,9 +175,7 @@ fn stream(
     bytes: u64,
     expected_s: f64,
 ) -> Result<Option<(Stream, f64)>, NetworkError> {
-    let message = (bytes / MESSAGES).clamp(SMALLEST_MESSAGE, LARGEST_MESSAGE);
-    let messages = (bytes / message) as u32;
-    let stamps = team.lead(&Step::Stream { pairs: pairs.to_vec(), bytes: message, messages, expected_s })?;
+    let (stamps, message) = stamps(team, pairs, bytes, expected_s)?;
     let of = |pair: &Pair| {
         let stamps = &stamps[pair.1 as usize];
         let seconds = stamps.last()?.saturating_sub(*stamps.first()?) as f64 * 1e-9;

@@ -61,7 +61,10 @@ pub fn complete(
     let largest = wanted.largest_message.map_or(sizes::LARGEST, |bytes| bytes.max(4 << 20));
     for (done, (distance, pairs)) in rows.iter().enumerate() {
         report("messages between pairs of ranks", done, all);
-        known.pairs.push(pairs::measure(team, *distance, pairs, largest)?);
+        // Several pairs have the buckets that one has.
+        let alone = known.pairs.iter().find(|alone| alone.distance == *distance);
+        let most_burst = alone.map_or(f64::INFINITY, |alone| alone.burst_bytes.unwrap_or(0) as f64);
+        known.pairs.push(pairs::measure(team, *distance, pairs, largest, most_burst)?);
     }
     // Of the link that most of the ranks share.
     let burst = known.pairs.iter().filter_map(|pair| pair.burst_bytes).max();

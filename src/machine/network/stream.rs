@@ -10,7 +10,7 @@ const SHORTEST_S: f64 = 250e-6;
 /// A rate that falls all the time is no burst: as far the stream may be ahead later than at first.
 const GROWTH: f64 = 1.3;
 /// Parts of the later half whose rates are compared.
-const PARTS: usize = 16;
+const PARTS: usize = 32;
 
 /// What a stream shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,11 +46,19 @@ pub fn seen(stamps: &[u64], bytes: u64) -> Option<Stream> {
     let rates: Vec<f64> = parts.map(|(from, to)| rate(from, to)).collect();
     let usual = median(&mut rates.clone())?;
     let ahead = |i: usize| arrived(i) - usual * seconds(i);
-    // A receiver that is kept off its CPU sees messages late, never early; so does what follows if a full bucket meanwhile lost tokens.
-    let most = (0..half).map(ahead).fold(0.0, f64::max);
+    let most = ahead_of(&stamps[..=half], bytes, usual).unwrap_or(0.0);
     let later = median(&mut (half..=last).map(ahead).collect::<Vec<f64>>())?;
-    let is_burst = most > usual * SHORTEST_S && later < GROWTH * most;
-    Some(Stream { rates, burst_bytes: is_burst.then_some(most) })
+    Some(Stream { rates, burst_bytes: (later < GROWTH * most).then_some(most) })
+}
+
+/// The most bytes by which a stream was ahead of `rate` (bytes a second); `None`: none worth mentioning. `stamps` and `bytes` as for
+/// [`seen`]. A receiver that is kept off its CPU sees messages late, never early.
+pub fn ahead_of(stamps: &[u64], bytes: u64, rate: f64) -> Option<f64> {
+    let (&start, arrivals) = stamps.split_first()?;
+    let ahead =
+        |(i, stamp): (usize, &u64)| ((i + 1) as u64 * bytes) as f64 - rate * stamp.saturating_sub(start) as f64 * 1e-9;
+    let most = arrivals.iter().enumerate().map(ahead).fold(0.0, f64::max);
+    (most > rate * SHORTEST_S).then_some(most)
 }
 
 /// Bursts of one bucket differ by no more than this part.
@@ -60,12 +68,16 @@ const ALIKE: f64 = 0.25;
 /// burst, if most of them had about that one.
 pub fn together(streams: &[Stream]) -> Option<Sustained> {
     let bytes_per_s = median(&mut streams.iter().flat_map(|stream| stream.rates.clone()).collect::<Vec<_>>())?;
-    let mut bursts: Vec<f64> = streams.iter().filter_map(|stream| stream.burst_bytes).collect();
-    let burst_bytes = median(&mut bursts).filter(|usual| {
-        let alike = bursts.iter().filter(|burst| (*burst / usual - 1.0).abs() < ALIKE);
-        2 * alike.count() > streams.len()
-    });
-    Some(Sustained { bytes_per_s, burst_bytes })
+    Some(Sustained { bytes_per_s, burst_bytes: burst(streams.iter().map(|stream| stream.burst_bytes)) })
+}
+
+/// The median burst of several streams, if most of them had about that one: a rate that changes is no burst.
+pub fn burst(seen: impl ExactSizeIterator<Item = Option<f64>>) -> Option<f64> {
+    let streams = seen.len();
+    let mut bursts: Vec<f64> = seen.flatten().collect();
+    let usual = median(&mut bursts)?;
+    let alike = bursts.iter().filter(|burst| (*burst / usual - 1.0).abs() < ALIKE).count();
+    (2 * alike > streams).then_some(usual)
 }
 
 /// The median; the lower one of two. `None`: there are no values.
