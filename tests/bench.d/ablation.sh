@@ -1,7 +1,8 @@
 #!/bin/bash
-# What each estimator of the sampled memory model is worth: of the kernels of the part "memory" on this host's caches, and of two programs
-# whose parts alternate faster than windows do on small ones, bytes a pass by the exact model, the error that the sampled model states, and
-# in percent how far off it is as it is and without each of its estimators, all of them fed with the same windows of one run.
+# What each estimator of the sampled memory model is worth: of the kernels of the part "memory" on this host's caches, and of five programs
+# on small ones that windows see badly (parts in turns, phases of two speeds, conflicts), bytes a pass by the exact model, the error that
+# the sampled model states, and in percent how far off it is as it is and without each of its estimators, all of them fed with the same
+# windows of one run.
 # "compulsory": percentage points of the misses. Behind it, by estimator and level: in how many rows leaving it out moves the figure by
 # more than the stated error, and by how much that makes it worse and better. BENCH_REPEAT runs, of which the median by column counts.
 set -u
@@ -19,7 +20,7 @@ cargo build --release --quiet --example memory_ablation || exit 1
 example=${CARGO_TARGET_DIR:-target}/release/examples/memory_ablation
 gcc -O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange -fno-loop-unroll-and-jam \
     -o "$known" fixtures/memory/known.c || exit 1
-for program in alternate records; do
+for program in alternate records passes phased strided; do
     gcc -O1 -static -fno-tree-loop-distribute-patterns -o "$work_dir/$program" fixtures/memory/$program.c || exit 1
 done
 
@@ -31,16 +32,26 @@ rows() {
     for ((round = 0; round < REPEAT; round++)); do
         timeout $patience "$example" "$@" || echo "$name: no figures" >&2
     done >"$work_dir/rounds"
-    python3 - "$work_dir/rounds" <<'PYTHON'
+    python3 - "$work_dir/rounds" "$3" "$4" <<'PYTHON'
 import statistics, sys
+path, exact_passes, passes = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+# Bytes of the whole run, however many passes.
+once = {(name, "dram") for name in ("clear", "fill", "pass_copy", "pass_triad", "pass_update")}
+# Of fewer bytes a sample of one line in 32 has less than a hundred lines.
+FEW = 100 * 32 * 64
 rows = {}
-for line in open(sys.argv[1]):
-    kernel, level, *figures = line.split()
-    rows.setdefault((kernel, level), []).append(figures)
+for line in open(path):
+    kernel, level, exact, stated, *off = line.split()
+    if level != "compulsory" and float(exact) * passes < FEW:
+        continue
+    if (kernel, level) in once:
+        exact = float(exact) * exact_passes
+        off = [100 * ((1 + float(x) / 100) * passes / exact_passes - 1) for x in off]
+    rows.setdefault((kernel, level), []).append([exact, stated, *off])
 for (kernel, level), rounds in rows.items():
     columns = []
     for column in zip(*rounds):
-        numbers = [float(x) for x in column if x != "-"]
+        numbers = [float(x) for x in column if x not in ("-", "+NaN", "NaN")]
         columns.append(f"{statistics.median(numbers):+.1f}" if numbers else "-")
     exact = f"{statistics.median(float(r[0]) for r in rounds):.3e}"
     widths = (8, 9, 8, 8, 8, 10)
@@ -57,6 +68,9 @@ printf '%-18s %-10s %10s %7s %8s %8s %9s %8s %8s %8s %10s\n' function level exac
     done
     rows alternate 16,256,4096 read_all,update_half,write_part,update_part 6 1500 "$work_dir/alternate"
     rows records 16,256,8192 clear,fill 4 4000 "$work_dir/records"
+    rows passes 16,256,4096 pass_copy,pass_triad,pass_update,pass_gather,pass_small 20 3000 "$work_dir/passes"
+    rows phased 16,256,4096 sum_all 2 60 "$work_dir/phased"
+    rows strided 16,256,4096 walk 3000 200000 "$work_dir/strided"
 } | tee "$work_dir/table"
 echo
 python3 - "$work_dir/table" <<'PYTHON'
