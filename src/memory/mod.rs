@@ -28,4 +28,5 @@ mod sampling;
 
 pub use address::page_color::PageColoring;
 pub use caches::geometry::{Geometry, LastLevelPolicy, Level};
+pub use estimate::ablation::Estimator;
 pub use model::CacheModel;

@@ -24,6 +24,7 @@ use crate::memory::attribution::tallies::Book;
 use crate::memory::attribution::weights::{by_warm_up, split, weight, weights};
 use crate::memory::caches::geometry::{Geometry, LINE_BYTES};
 use crate::memory::caches::line::{Line, Owner, PAGE_SHIFT};
+use crate::memory::estimate::ablation::Estimator;
 use crate::memory::estimate::control_variate::ControlVariate;
 use crate::memory::estimate::window_weights::WindowWeights;
 use crate::memory::hierarchy::play::play;
@@ -63,6 +64,7 @@ pub struct CacheModel {
     strata: WindowWeights,
     /// The host has more cores than are simulated.
     few_cores: bool,
+    without: Option<Estimator>,
     warnings: Vec<Warning>,
 }
 
@@ -122,6 +124,24 @@ impl CacheModel {
         self
     }
 
+    /// The same without one estimator; of an exact model it changes nothing.
+    pub fn without(mut self, estimator: Estimator) -> Self {
+        self.without = Some(estimator);
+        if let Some(sampled) = &mut self.sampled {
+            match estimator {
+                Estimator::PageArrivals => sampled.arrivals = None,
+                Estimator::Frames => sampled.hierarchy.tallies.ignore_frames(),
+                _ => {}
+            }
+        }
+        self
+    }
+
+    /// Whether `estimator` is used.
+    fn uses(&self, estimator: Estimator) -> bool {
+        self.without != Some(estimator)
+    }
+
     fn new(geometry: Geometry, placement: PageColoring, mut warnings: Vec<Warning>, sampled: bool) -> Self {
         let scope = if sampled { Scope::FirstLevel } else { Scope::Whole };
         let classes =
@@ -157,6 +177,7 @@ impl CacheModel {
             executed: Executions::default(),
             strata: WindowWeights::default(),
             few_cores,
+            without: None,
             warnings,
         }
     }
@@ -478,10 +499,12 @@ impl AccessSink for CacheModel {
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
             hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1)));
         }
-        let seen = self.seen();
-        let of = |site, strings| Some(seen.get(&site)?.of(strings));
-        let weights = self.strata.course(amounts, of);
-        self.put_away(&weights);
+        if self.uses(Estimator::WindowWeights) {
+            let seen = self.seen();
+            let of = |site, strings| Some(seen.get(&site)?.of(strings));
+            let weights = self.strata.course(amounts, of);
+            self.put_away(&weights);
+        }
     }
 
     fn executed(&mut self, executed: Executed) {

@@ -44,6 +44,8 @@ pub struct Tallies {
     weighed: Vec<Weighed>,
     /// There is a second L2, indexed by the frames of pages.
     has_placed_l2: bool,
+    /// The caches that are indexed by the frames of pages are left out.
+    ignores_frames: bool,
     /// Whether L1 events are also noted apart, and the events noted so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
@@ -71,8 +73,16 @@ impl Tallies {
         self.has_placed_l2 = true;
     }
 
+    /// Leaves out the caches that are indexed by the frames of pages.
+    pub fn ignore_frames(&mut self) {
+        self.ignores_frames = true;
+    }
+
     /// The tally with the best estimate for L2 and the last level.
     pub fn as_placed(&self, tally: &Tally) -> Tally {
+        if self.ignores_frames {
+            return *tally;
+        }
         let known = tally.with_placed_last();
         if self.has_placed_l2 { known.with_placed_l2() } else { known }
     }

@@ -4,6 +4,7 @@ use crate::memory::attribution::tallies::Book;
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::line::Owner;
 use crate::memory::calibration;
+use crate::memory::estimate::ablation::Estimator;
 use crate::memory::estimate::beyond_l1::BeyondL1;
 use crate::memory::estimate::scaling::{Beyond, near, relative_error, windows_error};
 use crate::memory::hierarchy::writebacks::KnownFills;
@@ -37,7 +38,7 @@ impl CacheModel {
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let first = &self.full.tallies;
         // A program that ends before its first pause was simulated without a gap.
-        let windows = self.sampled.is_some() && self.executed.extrapolated() > 0.0;
+        let windows = self.sampled.is_some() && self.executed.extrapolated() > 0.0 && self.uses(Estimator::Stays);
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: hierarchy.tallies.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
@@ -75,6 +76,10 @@ impl CacheModel {
                 None => (behind.near(), 0.0),
             };
             near_core.add(&near(&first.end(owner), 1.0));
+            if !self.uses(Estimator::BurstConflicts) {
+                near_core.pushed_out = 0.0;
+                near_core.traffic.l2_conflict = 0.0;
+            }
             let mut figures =
                 beyond.join(&near_core, &behind.traffic(&beyond, written.get(&owner).copied().unwrap_or_default()));
             let scatter = self.strata.scatter(site);

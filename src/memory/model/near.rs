@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::line::Owner;
+use crate::memory::estimate::ablation::Estimator;
 use crate::memory::estimate::beyond_l1::BeyondL1;
 use crate::memory::estimate::control_variate::Estimates;
 use crate::memory::estimate::scaling::{Near, near};
@@ -21,7 +22,7 @@ impl CacheModel {
             return (of_bursts, 0.0);
         };
         // A string may be longer than a burst: a part of its accesses is no evidence. It treats all lines alike.
-        if self.executed.is_string(owner) {
+        if self.executed.is_string(owner) || !self.uses(Estimator::Regression) {
             return (of_bursts, 0.0);
         }
         let lines = self.classes.count() as f64;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::memory::attribution::tallies::Book;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::Owner;
+use crate::memory::estimate::ablation::Estimator;
 use crate::memory::estimate::window_weights::{Seen, Weights};
 
 use super::{CacheModel, Sampled};
@@ -55,7 +56,8 @@ impl CacheModel {
         let total = |site| total.get(&site).copied().unwrap_or_default();
         let seen = self.seen();
         let of = |site, strings| Some(seen.get(&site)?.of(strings));
-        let weights = self.strata.end(total, of);
+        let is_used = self.uses(Estimator::WindowWeights);
+        let weights = if is_used { self.strata.end(total, of) } else { HashMap::default() };
         self.put_away(&weights);
         let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
         for owner in (0..self.owners.pairs().len() as u32).map(Owner) {
