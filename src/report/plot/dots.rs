@@ -64,8 +64,7 @@ pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
     let hot = |d: &Dot<'_>| d.function.share.unwrap_or(0.0) >= 0.05;
     for (i, d) in dots.iter().enumerate() {
         let at = spot(frame, d);
-        // The script of report.html selects and moves this group.
-        let mut all = Group::new().set("class", "rf-pt").set("data-f", d.index).set("data-at", page::round(at.0));
+        let mut all = Group::new().set("class", "rf-pt").set("data-f", d.index);
         if hot(d) && dots[..i].iter().filter(|d| hot(d)).count() < 8 {
             all.append(levels(frame, d).set("class", "rf-levels"));
             all.append(whisker(frame, d, at));

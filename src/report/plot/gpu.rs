@@ -91,16 +91,17 @@ fn svg(gpu: &Gpu, dots: &[Dot<'_>]) -> String {
 
 fn ceilings(gpu: &Gpu) -> Vec<Ceiling> {
     let scalar = [("FP64", "gpu.fp64.fma"), ("FP32", "gpu.fp32.fma"), ("FP16", "gpu.fp16.fma")];
-    let scalar = scalar.into_iter().filter_map(|(words, id)| Some((words.to_owned(), gpu.value(id)?)));
+    let scalar = scalar.into_iter().filter_map(|(words, id)| Some((words.to_owned(), id.to_owned(), gpu.value(id)?)));
     let operands = ["fp64", "tf32", "bf16", "f16", "fp8"];
     let tensor = operands.into_iter().filter_map(|operand| {
-        let (_, roof) = crate::roofline::device::terms::tensor_roof(operand, gpu)?;
-        Some((format!("tensor {operand}"), roof))
+        let (id, roof) = crate::roofline::device::terms::tensor_roof(operand, gpu)?;
+        Some((format!("tensor {operand}"), id.to_string(), roof))
     });
-    let mut all: Vec<(String, f64)> = scalar.chain(tensor).collect();
-    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut all: Vec<(String, String, f64)> = scalar.chain(tensor).collect();
+    all.sort_by(|a, b| a.2.total_cmp(&b.2));
     let roof = all.len().saturating_sub(1);
-    let line = |(i, (words, value)): (usize, (String, f64))| Ceiling {
+    let line = |(i, (words, id, value)): (usize, (String, String, f64))| Ceiling {
+        id,
         label: format!("{words} {}", si(value, "FLOP/s")),
         value,
         class: if i == roof { "rf-roof" } else { "rf-ceiling" },
@@ -113,7 +114,7 @@ fn slopes(gpu: &Gpu) -> Vec<Slope> {
         .into_iter()
         .filter_map(|(id, words, class)| {
             let value = gpu.value(id)?;
-            Some(Slope { label: format!("{words} {} (read)", si(value, "B/s")), value, class })
+            Some(Slope { id: id.to_owned(), label: format!("{words} {} (read)", si(value, "B/s")), value, class })
         })
         .collect()
 }
