@@ -182,20 +182,20 @@ fn five_thousand_functions_fit_a_megabyte_with_details_of_two_hundred() {
 #[test]
 fn exports_are_files_of_what_is_seen() {
     let act = "
-        const made = [];
+        const made = [], url = URL.createObjectURL.bind(URL);
         URL.createObjectURL = (blob) => { made.push(blob); return 'data:,'; };
         URL.revokeObjectURL = () => {};
         HTMLAnchorElement.prototype.click = function () { made[made.length - 1].file = this.download; };
         const wait = (ms) => new Promise((done) => setTimeout(done, ms));
         (async () => {
-          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); await wait(id === 'png' ? 900 : 50); }
+          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); for (let k = 0; k < 60 && made.length < 1 + ['csv', 'json', 'svg', 'png'].indexOf(id); k += 1) await wait(50); }
           say(made.map((b) => `${b.file} ${b.type}`).join(', '));
           const [csv, json, svg] = await Promise.all(made.slice(0, 3).map((b) => b.text()));
           say(csv.split('\\r\\n').length + ' ' + csv.split('\\r\\n')[1].slice(0, 13));
           const data = JSON.parse(json); say(data.name.length + ' ' + data.share.length);
           const read = new DOMParser().parseFromString(svg, 'image/svg+xml');
           say(read.querySelectorAll('parsererror').length + ' ' + (read.querySelectorAll('.rf-dot').length === document.querySelectorAll('#roofline .rf-dot').length) + ' ' + read.documentElement.getAttribute('style').includes('--ground: #14181f'));
-          const picture = await createImageBitmap(made[3]);
+          const picture = new Image(); picture.src = url(made[3]); await new Promise((done) => { picture.onload = done; });
           say(picture.width + ' x ' + picture.height);
           const canvas = document.createElement('canvas'); [canvas.width, canvas.height] = [picture.width, picture.height];
           const context = canvas.getContext('2d', { willReadFrequently: true }); context.drawImage(picture, 0, 0);
@@ -204,7 +204,7 @@ fn exports_are_files_of_what_is_seen() {
           const corner = [...context.getImageData(60, 700, 1, 1).data].slice(0, 3).join(' ');
           say((colors.size > 50) + ' ' + corner);
         })();";
-    let Some(seen) = browse(&page(&sample()), "theme=dark", act) else { return };
+    let Some(seen) = browse(&page(&sample()), "theme=dark&sort=share", act) else { return };
     seen.says(&[
         "functions.csv text/csv, functions.json application/json, roofline.svg image/svg+xml, roofline.png image/png",
         &format!("{} triad,kernels", sample().functions.len() + 2),
@@ -213,4 +213,25 @@ fn exports_are_files_of_what_is_seen() {
         "2000 x 1332",
         "true 20 24 31", // the dark ground
     ]);
+}
+
+#[test]
+fn source_lines_are_shown_where_the_file_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kernels.cpp");
+    let text: String = (1..=400)
+        .map(|i| format!("line {i}: <img src=x onerror=\"document.title='owned'\"> a[i] = b[i] + s * c[i];\n"))
+        .collect();
+    std::fs::write(&path, text).unwrap();
+    let mut profile = sample();
+    for line in &mut profile.functions[0].lines {
+        line.file = Some(path.to_str().unwrap().into());
+    }
+    let hottest = profile.functions[0].lines[0].line;
+    let act = "const rows = [...document.querySelectorAll('.function.on .source tr.hot')];
+        say(rows.length + ' ' + rows[0].cells[0].textContent + ' ' + (rows[0].cells[1].textContent !== '') + ' ' + rows[0].cells[4].textContent.slice(0, 18));
+        say(document.images.length + ' ' + document.title.includes('owned'));";
+    let Some(seen) = browse(&page(&profile), "f=triad", act) else { return };
+    let lines = profile.functions[0].lines.len();
+    seen.says(&[&format!("{lines} {hottest} true line {hottest}: &lt;img src="), "0 false"]);
 }

@@ -16,10 +16,10 @@ const MOST_BYTES: usize = 440_000;
 const MOST: usize = 5000;
 
 /// Data of the page: columns by name, and the width of names in them.
-pub fn columns(profile: &Profile, view: &View, detailed: usize) -> (String, usize) {
+pub fn columns(profile: &Profile, view: &View) -> (String, usize) {
     let mut last = (String::new(), 0);
     for width in NAME_WIDTHS {
-        last = (with_names(profile, view, detailed, width), width);
+        last = (with_names(profile, view, width), width);
         if last.0.len() <= MOST_BYTES {
             break;
         }
@@ -27,7 +27,7 @@ pub fn columns(profile: &Profile, view: &View, detailed: usize) -> (String, usiz
     last
 }
 
-fn with_names(profile: &Profile, view: &View, detailed: usize, width: usize) -> String {
+fn with_names(profile: &Profile, view: &View, width: usize) -> String {
     let functions = &profile.functions[..profile.functions.len().min(MOST)];
     let column = |cell: &dyn Fn(&Function) -> Value| short(functions.iter().map(cell).collect());
     let number = |v: Option<f64>| v.map_or(Value::Null, rounded);
@@ -70,7 +70,6 @@ fn with_names(profile: &Profile, view: &View, detailed: usize, width: usize) -> 
         "colors": colors,
         "places": places,
         "sources": sources,
-        "detailed": detailed,
         "all": profile.functions.len(),
     });
     if let Value::Object(fields) = &mut data {
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn columns_are_short_and_nothing_missing_is_zero() {
         let profile = sample::profile();
-        let data: Value = serde_json::from_str(&columns(&profile, &View::default(), 4).0).unwrap();
+        let data: Value = serde_json::from_str(&columns(&profile, &View::default()).0).unwrap();
         let columns = data["columns"].as_object().unwrap();
         let cell = |key: &str, i: usize| {
             let column = columns[key].as_array().unwrap();

@@ -8,6 +8,7 @@ use crate::profile::{Function, Profile};
 use crate::report::regions::Rows;
 use crate::report::{View, explain, name, palette, plot, table};
 
+use super::listing::{self, Files};
 use super::{escape, packed, without_style};
 
 /// Functions that have a picture.
@@ -32,9 +33,10 @@ pub struct Sections {
 pub fn sections(profile: &Profile, view: &View, room: usize) -> Sections {
     let mut out = Sections::default();
     let mut rest: Vec<(usize, String)> = Vec::new();
+    let files = Files::default();
     for (rank, f) in view.kept(profile).take(MOST).enumerate() {
         let index = profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
-        let section = section(profile, f, index, view, rank);
+        let section = section(profile, f, index, view, rank, &files);
         if rank >= WITH_FIGURES {
             rest.push((index, section));
         } else if out.open.len() + section.len() <= room {
@@ -60,7 +62,7 @@ pub fn sections(profile: &Profile, view: &View, room: usize) -> Sections {
     out
 }
 
-fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize) -> String {
+fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize, files: &Files) -> String {
     let mut out = format!(
         "<section class=\"function card\" data-f=\"{index}\">\n<h3><span class=\"dot\" style=\"background:{}\"></span>{}</h3>\n\
          <p class=\"place\">{} · {}</p>\n<div class=\"parts\">\n",
@@ -80,6 +82,9 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usi
         }
         if let Some(rows) = &part.rows {
             out += &inner(rows);
+        }
+        if part.title == "Source lines" {
+            out += &listing::markup(f, files);
         }
         out += "</div>\n";
     }

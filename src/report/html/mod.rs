@@ -9,6 +9,7 @@
 
 mod data;
 mod details;
+mod listing;
 mod packed;
 mod roofs;
 mod script;
@@ -68,7 +69,7 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let lines: Vec<String> = told.iter().map(|line| escape(line.trim_start())).collect();
         let _ = writeln!(body, "<h2>Hardware counters</h2>\n<div class=\"card\">{}</div>", lines.join("<br>\n"));
     }
-    let (columns, name_width) = data::columns(profile, view, 0);
+    let (columns, name_width) = data::columns(profile, view);
     let flames = flamegraph::within(profile, MOST_FLAMES, name_width)?;
     let frame = frame("flames", "flame graph", &flames);
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{frame}</div>");
@@ -79,10 +80,10 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
     let script = if profile.functions.is_empty() {
         String::new()
     } else {
-        let (data, _) = data::columns(profile, view, sections.number);
         format!(
-            "<script type=\"application/json\" id=\"data\">{data}</script>\n\
-             <script type=\"text/plain\" id=\"packed\">{}</script>\n<script>\n{}</script>\n",
+            "<script type=\"application/json\" id=\"data\">{columns}</script>\n\
+             <script type=\"text/plain\" id=\"packed\" data-detailed=\"{}\">{}</script>\n<script>\n{}</script>\n",
+            sections.number,
             sections.packed,
             script::TEXT
         )

@@ -41,5 +41,5 @@ const drawDetail = () => {
   const note = $('nodetail');
   note.hidden = found;
   note.textContent = state.f < 0 ? 'Select a function: click a row, a dot or a frame.'
-    : `${D.name[state.f]}: all of it with  rprof report PROFILE --function NAME  (this page has the details of the first ${D.detailed}).`;
+    : `${D.name[state.f]}: all of it with  rprof report PROFILE --function NAME  (this page has the details of the first ${$('packed').dataset.detailed}).`;
 };
