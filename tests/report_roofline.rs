@@ -1,11 +1,13 @@
 //! The roofline of `report.html` in a real browser: zoom, ceilings that are controls, tips, precision, labels.
 
-use rprof::profile::Profile;
-
 #[path = "common/browser.rs"]
 mod browser;
 
 use browser::{browse, browse_at, page, sample};
+use rprof::profile::ceiling::Quality;
+use rprof::profile::device::{Analysis, Device, Devices, Kernel};
+use rprof::profile::gpu::Gpu;
+use rprof::profile::{Ceiling, Profile};
 
 /// Script with events, and with what the picture shows.
 const SCRIPT: &str = "
@@ -196,4 +198,94 @@ fn the_wheel_belongs_to_the_page_where_nothing_can_be_zoomed_out() {
     );
     let Some(seen) = browse_at(&page(&sample()), "", &act, 400, &[]) else { return };
     seen.says(&["true", "false"]);
+}
+
+/// A profile of 40 functions on the axes, crowded at the roofs, with long and short names, and of 24 kernels of a GPU.
+fn crowded() -> Profile {
+    let mut profile = sample();
+    let models: Vec<_> =
+        profile.functions.iter().filter(|f| f.analysis.axis.as_deref() == Some("flop")).cloned().collect();
+    profile.functions.clear();
+    for i in 0..40 {
+        let mut f = models[i % models.len()].clone();
+        let spread = |n: usize| 1.0 + 0.17 * ((i * n) % 11) as f64;
+        f.name = format!("{}::step_{i}", "solver::relax".repeat(i % 3));
+        f.share = Some(0.2 / (1.0 + i as f64));
+        f.analysis.flop_rate = f.analysis.flop_rate.map(|rate| rate * spread(7));
+        for oi in [&mut f.analysis.oi.l1, &mut f.analysis.oi.l2, &mut f.analysis.oi.l3, &mut f.analysis.oi.dram] {
+            *oi = oi.map(|v| v * spread(5));
+        }
+        profile.functions.push(f);
+    }
+    let ceilings = [
+        ("gpu.dram.read", 4.54e12, "byte/s"),
+        ("gpu.l2.read", 9.1e12, "byte/s"),
+        ("gpu.fp64.fma", 33.37e12, "flop/s"),
+        ("gpu.fp32.fma", 66.0e12, "flop/s"),
+        ("gpu.fp16.fma", 131.2e12, "flop/s"),
+        ("gpu.tensor.bf16", 967e12, "flop/s"),
+        ("gpu.tensor.fp64", 66.05e12, "flop/s"),
+    ];
+    let ceilings = ceilings.map(|(id, value, unit)| {
+        let blank = Ceiling::blank(id, unit, 0);
+        Ceiling { value: Some(value), quality: Quality::Reproduced, ..blank }
+    });
+    profile.machine.gpus = vec![Gpu { name: "NVIDIA H200".into(), ceilings: ceilings.into(), ..Gpu::default() }];
+    let kernel = |i: usize| {
+        let analysis = Analysis {
+            class: "gpu-dram-bandwidth".into(),
+            flops_per_s: Some(1e12 * 2f64.powi(i as i32 % 7)),
+            intensity: Some(0.25 * 3f64.powi(i as i32 % 5)),
+            ..Analysis::default()
+        };
+        let name = format!("void kernel_{i}<float, {i}>(float const*)");
+        Kernel { name, seconds: 0.1 / (1.0 + i as f64), launches: 1, analysis: Some(analysis), ..Kernel::default() }
+    };
+    let devices = vec![Device { kernels_s: 0.4, span_s: 0.5, ..Device::default() }];
+    profile.devices = Some(Devices { devices, kernels: (0..24).map(kernel).collect(), ..Devices::default() });
+    profile
+}
+
+/// Says each pair of texts in pictures that cover one another, by their corners on the screen: rotated ones have boxes that are larger
+/// than they are.
+const OVERLAPS: &str = "
+    const corners = (e) => { const b = e.getBBox(), m = e.getScreenCTM(), s = 0.6;
+      return [[b.x + s, b.y + s], [b.x + b.width - s, b.y + s], [b.x + b.width - s, b.y + b.height - s], [b.x + s, b.y + b.height - s]].map(([x, y]) => [m.a * x + m.c * y + m.e, m.b * x + m.d * y + m.f]); };
+    const apart = (a, b) => a.some(([x, y], k) => { const [u, v] = a[(k + 1) % 4], nx = y - v, ny = u - x; const at = (s) => s.map((p) => p[0] * nx + p[1] * ny);
+      const p = at(a), q = at(b); return Math.max(...p) <= Math.min(...q) || Math.max(...q) <= Math.min(...p); });
+    const check = (svg, what) => {
+      const texts = [...svg.querySelectorAll('text')].filter((e) => e.getBoundingClientRect().width > 0).map((e) => [e.textContent, corners(e)]);
+      const pairs = [];
+      texts.forEach(([t, a], i) => texts.slice(i + 1).forEach(([u, b]) => { if (!apart(a, b) && !apart(b, a)) pairs.push(t + ' / ' + u); }));
+      const edge = svg.getBoundingClientRect();
+      texts.forEach(([t, a]) => { if (a.some(([x]) => x < edge.left - 1 || x > edge.right + 1)) pairs.push(t + ' leaves the picture'); });
+      say(`${what}: ${svg.querySelectorAll('.rf-name').length >= 12} ${pairs.length} ${pairs.slice(0, 4).join('; ')}`);
+    };
+";
+
+#[test]
+fn no_label_covers_another() {
+    let page = page(&crowded());
+    let act = with_script(&format!(
+        "{OVERLAPS}
+        check(svg, 'whole');
+        [...document.querySelectorAll('svg.rf')].filter((s) => s !== svg && !s.closest('.function')).forEach((s) => check(s, 'gpu'));
+        key('+'); await frame(); check(svg, 'zoomed');
+        key('0'); await frame();
+        const level = document.getElementById('level'); level.value = 'aware'; fire(level, 'change', {{}}); check(svg, 'aware');"
+    ));
+    for (hash, width) in [("theme=light", 1500), ("theme=dark", 1500), ("theme=light", 400)] {
+        let Some(seen) = browse_at(&page, hash, &act, width, &[]) else { return };
+        seen.says(&["whole: true 0 ", "gpu: true 0 ", "zoomed: true 0 ", "aware: true 0 "]);
+    }
+}
+
+#[test]
+fn no_label_covers_another_without_a_script() {
+    let profile = crowded();
+    let picture = rprof::report::render(&profile, rprof::report::Format::Svg, &rprof::report::View::default()).unwrap();
+    let page = format!("<!DOCTYPE html><html><head><meta charset=\"utf-8\"></head><body>{picture}</body>\n</html>\n");
+    let act = format!("{OVERLAPS} check(document.querySelector('svg'), 'file');");
+    let Some(seen) = browse(&page, "", &act) else { return };
+    seen.says(&["file: true 0 "]);
 }

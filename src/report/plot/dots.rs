@@ -150,11 +150,15 @@ fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
 }
 
 pub(super) fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
+    labelled(g, &d.function.name, radius(d.function), at, taken);
+}
+
+/// Writes `name` beside a dot of radius `r` at `at`, where it covers nothing.
+pub(super) fn labelled(g: &mut Group, name: &str, r: f64, at: (f64, f64), taken: &mut Taken) {
     const SIZE: f64 = 12.0;
-    let text = name::shorten(&d.function.name, 28);
+    let text = name::shorten(name, 28);
     let chars = text.chars().count();
     let width = super::layout::text_width(chars, SIZE * 1.08);
-    let r = radius(d.function);
     let mut candidates = Vec::new();
     for far in [4.0, 14.0, 28.0, 46.0, 70.0] {
         let reach = r + far;

@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Element, Group};
 
+use super::dots;
 use super::layout::{Area, Taken};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
@@ -147,7 +148,6 @@ fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
 }
 
 fn drawn(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
-    const SIZE: f64 = 12.0;
     let mut g = Group::new();
     for d in dots {
         let (x, y) = spot(frame, d);
@@ -172,17 +172,7 @@ fn drawn(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
         g.append(circle);
     }
     for d in dots {
-        let (x, y) = spot(frame, d);
-        let text = name::shorten(&d.kernel.name, 28);
-        let chars = text.chars().count();
-        let width = super::layout::text_width(chars, SIZE);
-        let reach = radius(d) + 4.0;
-        let around = [(reach, 4.0), (-reach - width, 4.0), (-width / 2.0, -reach - 2.0), (-width / 2.0, reach + 10.0)];
-        let areas: Vec<Area> = around.iter().map(|(dx, dy)| Area::of_text(x + dx, y + dy, chars, SIZE)).collect();
-        // No room: the dot keeps its tooltip.
-        if let Some(i) = taken.place(&areas) {
-            g.append(page::text(areas[i].left, areas[i].bottom - 0.25 * SIZE, "rf-name", &text));
-        }
+        dots::labelled(&mut g, &d.kernel.name, radius(d), spot(frame, d), taken);
     }
     g
 }

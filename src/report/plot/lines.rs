@@ -160,9 +160,9 @@ fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64) -> Vec<Area> 
     let steps = (length / 9.0).ceil() as u32;
     (0..=steps)
         .map(|i| {
-            let d = along + length * f64::from(i) / f64::from(steps.max(1));
+            let d = along - 4.0 + (length + 12.0) * f64::from(i) / f64::from(steps.max(1));
             let (x, y) = (start.0 + d * angle.cos(), start.1 + d * angle.sin());
-            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 4.5)
+            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 6.5)
         })
         .collect()
 }
