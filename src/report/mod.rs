@@ -28,6 +28,7 @@ pub mod merge;
 pub mod mpi;
 pub mod name;
 pub mod palette;
+mod parsed;
 pub mod plot;
 pub mod query;
 pub mod regions;
