@@ -51,7 +51,7 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let picture = plot::roofline::svg(profile, view);
         let _ = writeln!(
             body,
-            "<div class=\"both\"><div class=\"card\" id=\"roofline\">{ZOOM}{picture}<p class=\"place\" id=\"levelnote\"></p></div>\n\
+            "<div class=\"both\"><div class=\"card\" id=\"roofline\">{picture}{ZOOM}<p class=\"place\" id=\"levelnote\"></p></div>\n\
              <div class=\"card scroll\">{}<button id=\"more\" hidden></button><p class=\"place\" id=\"count\"></p></div></div>",
             functions(profile, view)
         );
