@@ -1,78 +1,9 @@
 //! `report.html` in a real browser: headless Chromium loads it, our own script acts on it, and the resulting document is read.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+#[path = "common/browser.rs"]
+mod browser;
 
-use rprof::profile::Profile;
-use rprof::report::{Format, View, json, render};
-
-/// What a page was like after its scripts ran: the document, and the browser's messages.
-struct Seen {
-    document: String,
-    messages: String,
-}
-
-fn sample() -> Profile {
-    json::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/profiles/kernels.json")).unwrap()
-}
-
-fn page(profile: &Profile) -> String {
-    render(profile, Format::Html, &View::default()).unwrap()
-}
-
-/// Loads `page` at `#hash`, with `act` run at its end; what `act` hands to `say` is the text of `#said`. `None` where there is no browser.
-fn browse(page: &str, hash: &str, act: &str) -> Option<Seen> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        Command::new(name)
-            .arg("--version")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|s| s.success())
-    });
-    let Some(browser) = browser else {
-        println!("SKIPPED: packages: chromium is not installed");
-        return None;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let said = "<pre id=\"said\"></pre><script>const said = []; const say = (x) => { said.push(x); \
-                document.getElementById('said').textContent = said.join('\\n'); };";
-    let path = folder.path().join(format!("page{}.html", COUNT.fetch_add(1, Ordering::Relaxed)));
-    let script = format!("{said} addEventListener('load', () => {{ {act} }});</script></body>");
-    let whole = page.replacen("</body>\n</html>", &format!("{script}\n</html>"), 1);
-    assert!(whole.len() > page.len());
-    fs::write(&path, whole).unwrap();
-    let output = Command::new("timeout")
-        .args(["60", browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"])
-        .arg("--virtual-time-budget=4000")
-        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-        .arg(format!("file://{}#{hash}", path.display()))
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let messages: Vec<String> =
-        text(&output.stderr).lines().filter(|l| l.contains("CONSOLE")).map(str::to_owned).collect();
-    let seen = Seen { document: text(&output.stdout), messages: messages.join("\n") };
-    assert!(seen.document.contains("</html>"), "no document: {}", text(&output.stderr));
-    Some(seen)
-}
-
-impl Seen {
-    /// What the test's own script said.
-    fn said(&self) -> Vec<String> {
-        let text = self.document.split("id=\"said\">").nth(1).unwrap().split("</pre>").next().unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    #[track_caller]
-    fn says(&self, lines: &[&str]) {
-        assert_eq!(self.messages, "", "messages on the console");
-        assert_eq!(self.said(), lines);
-    }
-}
+use browser::{browse, page, sample};
 
 /// Script that says the names in the table, and which function is selected where.
 const STATE: &str = "const state = () => {
@@ -186,10 +117,11 @@ fn dots_are_where_the_figures_say_at_every_level() {
 
 #[test]
 fn hostile_names_are_shown_and_never_executed() {
-    let mut profile = sample();
+    let mut profile = many(60);
     let hostile = "</script><img src=x onerror=\"document.title='owned'\"><!--\u{202e}\u{fffd}&amp;";
     profile.functions[0].name = hostile.into();
     profile.functions[1].name = "n".repeat(2000);
+    profile.functions[40].name = hostile.into();
     profile.functions[0].loops[0].name = hostile.into();
     profile.functions[0].lines[0].file = Some(hostile.into());
     profile.functions[0].module = hostile.into();
@@ -199,17 +131,21 @@ fn hostile_names_are_shown_and_never_executed() {
     let act = "say(document.title.includes('owned') && !document.title.includes('img') ? 'executed' : 'inert');
         say(document.images.length); say(document.querySelector('#functions .n').textContent.length > 20);
         document.querySelector('#functions tr').click();
-        setTimeout(() => say(document.getElementById('flames').contentDocument.images.length), 300);";
+        setTimeout(() => say(document.getElementById('flames').contentDocument.images.length), 300);
+        // A section that was packed.
+        document.querySelector('#functions tr[data-f=\"40\"]').click();
+        setTimeout(() => { const on = document.querySelector('.function.on'); say(on.dataset.f + ' ' + on.querySelector('h3').textContent.startsWith('\\u003c/script><img')); say(document.images.length);
+          say(document.title.includes('owned') && !document.title.includes('img') ? 'executed' : 'inert'); }, 900);";
     let Some(seen) = browse(&page(&profile), "sort=share", act) else { return };
-    seen.says(&["inert", "0", "true", "0"]);
+    seen.says(&["inert", "0", "true", "0", "40 true", "0", "inert"]);
     assert!(seen.document.len() < 2_000_000);
 }
 
-#[test]
-fn five_thousand_functions_fit_a_megabyte() {
+/// The profile with `number` functions, of which the first 800 have samples.
+fn many(number: usize) -> rprof::profile::Profile {
     let mut profile = sample();
     let models = profile.functions.clone();
-    for i in 0..5000 - models.len() {
+    for i in 0..number - models.len() {
         let mut f = models[i % models.len()].clone();
         f.name =
             format!("ns::Class{i}<std::vector<double, std::allocator<double>>>::method_{i}(int, double const*) const");
@@ -217,15 +153,85 @@ fn five_thousand_functions_fit_a_megabyte() {
         f.module = format!("lib{}.so", i % 40);
         profile.functions.push(f);
     }
-    let page = page(&profile);
+    profile
+}
+
+#[test]
+fn five_thousand_functions_fit_a_megabyte_with_details_of_two_hundred() {
+    let page = page(&many(5000));
     assert!(page.len() <= 1_000_000, "{} bytes", page.len());
-    let sections = page.matches("<section class=\"function").count();
-    println!("{} bytes, {sections} functions in detail", page.len());
-    assert!(sections >= 40, "{sections}");
-    let Some(seen) = browse(&page, "", &format!("{STATE} state(); say(document.getElementById('more').textContent);"))
-    else {
+    // The last function with a section, and the first without: sections beyond the first are packed.
+    let act = "say(document.getElementById('more').textContent);
+        const row = (f) => document.querySelector(`#functions tr[data-f=\"${f}\"]`);
+        const detail = () => [...document.querySelectorAll('.function.on')].map((e) => `${e.dataset.f} ${e.querySelector('h3').textContent.slice(0, 12)} ${e.querySelectorAll('h4').length > 3}`).join();
+        document.getElementById('search').value = 'method_188('; document.getElementById('search').dispatchEvent(new Event('input'));
+        row(199).click();
+        setTimeout(() => { say(detail()); document.getElementById('search').value = 'method_189('; document.getElementById('search').dispatchEvent(new Event('input'));
+          row(200).click(); setTimeout(() => { say(detail() + document.getElementById('nodetail').textContent.includes('first 200')); }, 300); }, 600);";
+    let Some(seen) = browse(&page, "", &format!("{STATE} state(); {act}")) else {
         return;
     };
     assert_eq!(seen.messages, "");
-    assert!(seen.said()[1].starts_with("rows 200;") && seen.said()[3] == "4800 more rows", "{:?}", seen.said());
+    let said = seen.said();
+    assert!(said[1].starts_with("rows 200;"), "{said:?}");
+    assert_eq!(said[3..], ["4800 more rows", "199 ns::Class188 true", "true"]);
+    println!("{} bytes", page.len());
+}
+
+/// What a click on each export button hands over: name, type and beginning of the file, and of a picture its size.
+#[test]
+fn exports_are_files_of_what_is_seen() {
+    let act = "
+        const made = [], url = URL.createObjectURL.bind(URL);
+        URL.createObjectURL = (blob) => { made.push(blob); return 'data:,'; };
+        URL.revokeObjectURL = () => {};
+        HTMLAnchorElement.prototype.click = function () { made[made.length - 1].file = this.download; };
+        const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+        (async () => {
+          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); for (let k = 0; k < 60 && made.length < 1 + ['csv', 'json', 'svg', 'png'].indexOf(id); k += 1) await wait(50); }
+          say(made.map((b) => `${b.file} ${b.type}`).join(', '));
+          const [csv, json, svg] = await Promise.all(made.slice(0, 3).map((b) => b.text()));
+          say(csv.split('\\r\\n').length + ' ' + csv.split('\\r\\n')[1].slice(0, 13));
+          const data = JSON.parse(json); say(data.name.length + ' ' + data.share.length);
+          const read = new DOMParser().parseFromString(svg, 'image/svg+xml');
+          say(read.querySelectorAll('parsererror').length + ' ' + (read.querySelectorAll('.rf-dot').length === document.querySelectorAll('#roofline .rf-dot').length) + ' ' + read.documentElement.getAttribute('style').includes('--ground: #14181f'));
+          const picture = new Image(); picture.src = url(made[3]); await new Promise((done) => { picture.onload = done; });
+          say(picture.width + ' x ' + picture.height);
+          const canvas = document.createElement('canvas'); [canvas.width, canvas.height] = [picture.width, picture.height];
+          const context = canvas.getContext('2d', { willReadFrequently: true }); context.drawImage(picture, 0, 0);
+          const pixels = context.getImageData(0, 0, picture.width, picture.height).data, colors = new Set();
+          for (let i = 0; i < pixels.length; i += 4) colors.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
+          const corner = [...context.getImageData(60, 700, 1, 1).data].slice(0, 3).join(' ');
+          say((colors.size > 50) + ' ' + corner);
+        })();";
+    let Some(seen) = browse(&page(&sample()), "theme=dark&sort=share", act) else { return };
+    seen.says(&[
+        "functions.csv text/csv, functions.json application/json, roofline.svg image/svg+xml, roofline.png image/png",
+        &format!("{} triad,kernels", sample().functions.len() + 2),
+        &format!("{0} {0}", sample().functions.len()),
+        "0 true true",
+        "2000 x 1332",
+        "true 20 24 31", // the dark ground
+    ]);
+}
+
+#[test]
+fn source_lines_are_shown_where_the_file_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kernels.cpp");
+    let text: String = (1..=400)
+        .map(|i| format!("line {i}: <img src=x onerror=\"document.title='owned'\"> a[i] = b[i] + s * c[i];\n"))
+        .collect();
+    std::fs::write(&path, text).unwrap();
+    let mut profile = sample();
+    for line in &mut profile.functions[0].lines {
+        line.file = Some(path.to_str().unwrap().into());
+    }
+    let hottest = profile.functions[0].lines[0].line;
+    let act = "const rows = [...document.querySelectorAll('.function.on .source tr.hot')];
+        say(rows.length + ' ' + rows[0].cells[0].textContent + ' ' + (rows[0].cells[1].textContent !== '') + ' ' + rows[0].cells[4].textContent.slice(0, 18));
+        say(document.images.length + ' ' + document.title.includes('owned'));";
+    let Some(seen) = browse(&page(&profile), "f=triad", act) else { return };
+    let lines = profile.functions[0].lines.len();
+    seen.says(&[&format!("{lines} {hottest} true line {hottest}: &lt;img src="), "0 false"]);
 }

@@ -121,6 +121,7 @@ pub struct ProfileSample {
     /// Index into `run.threads`.
     pub thread: u32,
     /// Index into `stacks`; `null` where no stack was taken.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub stack: Option<u32>,
     /// The thread was waiting (spinning) rather than working.
     #[serde(default)]

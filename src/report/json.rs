@@ -6,10 +6,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::profile::{OLDER_SCHEMAS, Profile, SCHEMA};
+use crate::profile::{OLDER_SCHEMAS, Profile, ProfileSample, SCHEMA};
 use crate::roofline;
 
 use super::error::ReportError;
+use super::parsed::Parsed;
 use super::schema;
 
 /// Reads a profile and recomputes its analysis from its facts.
@@ -19,14 +20,33 @@ use super::schema;
 /// naming the first field that is missing or of another type.
 pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
-    let value: Value = serde_json::from_slice(&text).map_err(|source| match source.is_eof() {
-        true => ReportError::Truncated { path: path.into(), field: last_field(&text) },
-        false => ReportError::Syntax { path: path.into(), source },
-    })?;
-    let mut profile =
-        parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })?;
+    // The quick way takes what is as it should be; the other one finds the field that is not.
+    let mut profile = match quick(&text) {
+        Some(profile) => profile,
+        None => thorough(path, &text)?,
+    };
+    drop(text);
     roofline::analyse(&mut profile);
     Ok(profile)
+}
+
+/// The profile, with samples that never were values; `None` if anything is wrong with it.
+fn quick(text: &[u8]) -> Option<Profile> {
+    let Parsed { fields, samples } = serde_json::from_slice(text).ok()?;
+    let profile = parse(&Value::Object(fields)).ok()?;
+    let (stacks, threads) = (profile.stacks.len(), profile.run.threads.len());
+    let is_right = |s: &ProfileSample| {
+        s.weight_s >= 0.0 && (s.thread as usize) < threads && s.stack.is_none_or(|stack| (stack as usize) < stacks)
+    };
+    samples.iter().all(is_right).then_some(Profile { samples, ..profile })
+}
+
+fn thorough(path: &Path, text: &[u8]) -> Result<Profile, ReportError> {
+    let value: Value = serde_json::from_slice(text).map_err(|source| match source.is_eof() {
+        true => ReportError::Truncated { path: path.into(), field: last_field(text) },
+        false => ReportError::Syntax { path: path.into(), source },
+    })?;
+    parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })
 }
 
 /// The field within which a truncated text ends, as a path such as `functions[3].bytes`.
@@ -57,20 +77,24 @@ pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
 
 /// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.
 fn indices(value: &Value) -> Result<(), schema::Violation> {
-    let list = |v: &Value, key: &str| v.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    fn list<'a>(v: &'a Value, key: &str) -> &'a [Value] {
+        v.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
     let (frames, stacks) = (list(value, "frames").len() as u64, list(value, "stacks"));
     let threads = value.get("run").map_or(0, |run| list(run, "threads").len()) as u64;
-    let below = |v: &Value, key: &str, limit: u64, field: String| match v.get(key).and_then(Value::as_u64) {
-        Some(i) if i >= limit => Err(schema::Violation::new(format!("{field}.{key}"), format!("is {i}, out of range"))),
+    let below = |v: &Value, key: &str, limit: u64, list: &str, n: usize| match v.get(key).and_then(Value::as_u64) {
+        Some(i) if i >= limit => {
+            Err(schema::Violation::new(format!("{list}[{n}].{key}"), format!("is {i}, out of range")))
+        }
         _ => Ok(()),
     };
     for (i, stack) in stacks.iter().enumerate() {
-        below(stack, "frame", frames, format!("stacks[{i}]"))?;
-        below(stack, "parent", i as u64, format!("stacks[{i}]"))?;
+        below(stack, "frame", frames, "stacks", i)?;
+        below(stack, "parent", i as u64, "stacks", i)?;
     }
     for (i, sample) in list(value, "samples").iter().enumerate() {
-        below(sample, "stack", stacks.len() as u64, format!("samples[{i}]"))?;
-        below(sample, "thread", threads, format!("samples[{i}]"))?;
+        below(sample, "stack", stacks.len() as u64, "samples", i)?;
+        below(sample, "thread", threads, "samples", i)?;
     }
     Ok(())
 }

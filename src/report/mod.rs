@@ -29,6 +29,7 @@ pub mod mpi;
 pub mod name;
 pub mod network;
 pub mod palette;
+mod parsed;
 pub mod plot;
 pub mod query;
 pub mod regions;

@@ -41,13 +41,22 @@ pub enum Scaling {
     Shared,
 }
 
+/// A ceiling with its value.
+#[derive(Debug, Clone, Copy)]
+struct Listed<'a> {
+    ceiling: &'a Ceiling,
+    value: f64,
+    /// Width of the registers that it works on.
+    width: Width,
+}
+
 /// A machine and those of its ceilings that have a value, by id: a profile asks for them hundreds of times a function.
 #[derive(Debug)]
 pub struct Ceilings<'a> {
     machine: &'a Machine,
     /// Balance of the memory controllers during the run; `None` where they were not measured or were even.
     balance: Option<f64>,
-    by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
+    by_id: HashMap<&'a str, Vec<Listed<'a>>>,
     /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
     fastest: HashMap<Width, f64>,
     /// By register width: clock under such arithmetic divided by the clock that looks see, where it is below 1.
@@ -60,16 +69,17 @@ impl<'a> Ceilings<'a> {
         let mut by_id: HashMap<_, Vec<_>> = HashMap::new();
         let mut fastest: HashMap<Width, f64> = HashMap::new();
         for ceiling in &machine.ceilings {
-            let hz = fastest.entry(width_of(&ceiling.id, machine)).or_default();
+            let width = width_of(&ceiling.id, machine);
+            let hz = fastest.entry(width).or_default();
             *hz = hz.max(ceiling.looked_hz().unwrap_or(0.0));
             if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
-                by_id.entry(&*ceiling.id).or_default().push((ceiling, value));
+                by_id.entry(&*ceiling.id).or_default().push(Listed { ceiling, value, width });
             }
         }
         let lowering = |width: Width| {
             let ids = ["fma", "add"].map(|op| format!("dp.{op}.{}", width.name()));
-            let of = ids.iter().find_map(|id| by_id.get(id.as_str())?.iter().min_by_key(|(c, _)| c.threads))?;
-            Some((width, of.0.lowering())).filter(|(_, factor)| *factor < 1.0)
+            let of = ids.iter().find_map(|id| by_id.get(id.as_str())?.iter().min_by_key(|l| l.ceiling.threads))?;
+            Some((width, of.ceiling.lowering())).filter(|(_, factor)| *factor < 1.0)
         };
         let lowered = [Width::W256, Width::W512].into_iter().filter_map(lowering).collect();
         Ceilings { machine, balance: None, by_id, fastest, lowered }
@@ -86,6 +96,8 @@ impl<'a> Ceilings<'a> {
 pub struct Host<'a> {
     ceilings: &'a Ceilings<'a>,
     clock: Option<Clock>,
+    /// [`Host::useful_width`] of multiply-adds in double precision, which every mix of instructions asks for; `None` before it is known.
+    of_fma: Option<Option<Width>>,
 }
 
 /// The core's clock while a function ran.
@@ -108,7 +120,7 @@ pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::
 impl<'a> Host<'a> {
     /// A view of `ceilings`.
     pub fn new(ceilings: &'a Ceilings<'a>) -> Self {
-        Host { ceilings, clock: None }
+        Host { ceilings, clock: None, of_fma: None }
     }
 
     /// The view for `function`: with the CPUs' clock while it ran.
@@ -121,7 +133,8 @@ impl<'a> Host<'a> {
             self.ceilings.lowered.iter().filter(|(width, _)| of_width(**width) * KEEPS_LOWERED >= slots.max(1));
         let lowered = lowered.map(|(_, factor)| *factor).fold(1.0, f64::min);
         let clock = function.clock_hz.map(|looked_hz| Clock { looked_hz, widest, lowered });
-        Host { clock, ..self }
+        let host = Host { clock, of_fma: None, ..self };
+        Host { of_fma: Some(host.useful_width(FpOp::Fma, Precision::Dp)), ..host }
     }
 
     /// CPUs of the host that the program may use; at least 1.
@@ -141,14 +154,18 @@ impl<'a> Host<'a> {
 
     fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
         let host = *self;
-        let listed = self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice());
-        listed.iter().map(move |(c, v)| (*c, host.clocked(c, *v)))
+        self.listed(id).iter().map(move |listed| (listed.ceiling, host.clocked(listed)))
     }
 
-    /// The value of `ceiling`, listed as `listed`, at the clock of the run.
-    fn clocked(&self, ceiling: &Ceiling, listed: f64) -> f64 {
-        let Some(hz) = self.clock_for(&ceiling.id) else { return listed };
-        clock::value_at(ceiling, listed, hz * self.lowering(ceiling))
+    /// The ceilings `id` with a value, as they were measured.
+    fn listed(&self, id: &str) -> &'a [Listed<'a>] {
+        self.ceilings.by_id.get(id).map_or(&[], |all| all.as_slice())
+    }
+
+    /// The value of a ceiling at the clock of the run.
+    fn clocked(&self, listed: &Listed<'a>) -> f64 {
+        let Some(hz) = self.clock_for(listed.width) else { return listed.value };
+        clock::value_at(listed.ceiling, listed.value, hz * self.lowering(listed.ceiling))
     }
 
     /// Frequency reduction to apply to `ceiling`, beyond the one that it was already measured with.
@@ -156,36 +173,35 @@ impl<'a> Host<'a> {
         self.clock.map_or(1.0, |clock| (clock.lowered / ceiling.lowering()).min(1.0))
     }
 
-    /// The clock that looks would have seen in the run during work of the kind of ceiling `id`. If that work needs wider registers than
+    /// The clock that looks would have seen in the run during work on registers of `width`. If these are wider than those that
     /// the function used, the clock is at most the highest that looks saw with such registers.
-    fn clock_for(&self, id: &str) -> Option<f64> {
+    fn clock_for(&self, width: Width) -> Option<f64> {
         let Clock { looked_hz: hz, widest, .. } = self.clock?;
-        let width = width_of(id, self.ceilings.machine);
         let limit = self.ceilings.fastest.get(&width).filter(|fastest| width > widest && **fastest > 0.0);
         Some(limit.map_or(hz, |fastest| hz.min(*fastest)))
     }
 
     /// Whether ceiling `id` has a value at any thread count.
     pub fn has(&self, id: &str) -> bool {
-        self.entries(id).next().is_some()
+        !self.listed(id).is_empty()
     }
 
     /// The unit of ceiling `id`.
     pub fn unit(&self, id: &str) -> Option<&'a str> {
-        self.entries(id).next().map(|(c, _)| c.unit.as_str())
+        self.listed(id).first().map(|l| l.ceiling.unit.as_str())
     }
 
     /// Relative spread of ceiling `id`, the largest over thread counts; 0 where it is not known.
     pub fn spread(&self, id: &str) -> f64 {
-        self.entries(id).filter_map(|(c, _)| c.spread).fold(0.0, f64::max)
+        self.listed(id).iter().filter_map(|l| l.ceiling.spread).fold(0.0, f64::max)
     }
 
     /// Core clock in Hz during the run for work of the kind of `id`; where it is not known, the clock at which `id` was measured
     /// with the fewest threads.
     pub fn clock(&self, id: &str) -> Option<f64> {
-        let (ceiling, _) = self.entries(id).min_by_key(|(c, _)| c.threads)?;
+        let Listed { ceiling, width, .. } = *self.listed(id).iter().min_by_key(|l| l.ceiling.threads)?;
         let measured = ceiling.clock_hz?;
-        Some(self.clock_for(id).map_or(measured, |hz| hz * ceiling.lowering() * self.lowering(ceiling)))
+        Some(self.clock_for(width).map_or(measured, |hz| hz * ceiling.lowering() * self.lowering(ceiling)))
     }
 
     /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by
@@ -291,9 +307,13 @@ impl<'a> Host<'a> {
         if precision == Precision::X87 {
             return Some(Width::Scalar);
         }
+        if let (FpOp::Fma, Precision::Dp, Some(known)) = (op, precision, self.of_fma) {
+            return known;
+        }
         let rate = |w: Width| self.peek_instructions(op, precision, w, 1).map(|i| i * full_flops(op, precision, w));
-        let best = WIDTHS.into_iter().filter_map(rate).fold(0.0, f64::max);
-        WIDTHS.into_iter().find(|w| rate(*w).is_some_and(|r| r >= 0.97 * best))
+        let rates = WIDTHS.map(rate);
+        let best = rates.into_iter().flatten().fold(0.0, f64::max);
+        WIDTHS.into_iter().zip(rates).find(|(_, rate)| rate.is_some_and(|r| r >= 0.97 * best)).map(|(w, _)| w)
     }
 
     /// The roof in FLOP/s for a precision at `threads`: `{dp,sp}.fma`, the best `bf16.dot`, without a trace entry.

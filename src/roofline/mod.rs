@@ -104,26 +104,60 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.run.parallelism = parallelism::of(profile);
     let around = Surroundings::of(profile);
     let context = Context { host, options, around: &around };
-    for function in &mut profile.functions {
-        if run.is_cold(function) {
-            negligible::leave_out(function);
-            continue;
-        }
-        let bound = analyse_function(function, context);
-        warnings.extend(refutations(function, &bound));
-        if bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram) {
-            kept.push((function.name.clone(), bound.kept));
-        }
-        let parent = function.clone();
-        for inner in &mut function.loops {
-            analyse_loop(inner, &parent, context, run);
-        }
+    // Thousands of functions take a while: each CPU has its part of them.
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = profile.functions.len().div_ceil(cpus).max(LEAST_PART);
+    let told: Vec<Told> = if profile.functions.len() <= part {
+        analyse_part(&mut profile.functions, context, run)
+    } else {
+        std::thread::scope(|scope| {
+            let parts = profile.functions.chunks_mut(part);
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || analyse_part(part, context, run))).collect();
+            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            joined.flat_map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    };
+    for told in told {
+        warnings.extend(told.refuted);
+        kept.extend(told.kept);
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
     network::analyse(profile);
     if let Some(devices) = &mut profile.devices {
         device::analyse(devices, &profile.machine.gpus);
     }
+}
+
+/// Functions that a thread of its own is worth.
+const LEAST_PART: usize = 100;
+
+/// What the analysis of one function says of the run.
+#[derive(Default)]
+struct Told {
+    refuted: Vec<Warning>,
+    kept: Option<(String, f64)>,
+}
+
+fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<Told> {
+    let mut all = Vec::new();
+    for function in functions {
+        if run.is_cold(function) {
+            negligible::leave_out(function);
+            continue;
+        }
+        let bound = analyse_function(function, context);
+        let refuted = refutations(function, &bound).into_iter().collect();
+        let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
+        all.push(Told { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
+        if function.loops.is_empty() {
+            continue;
+        }
+        let parent = function.clone();
+        for inner in &mut function.loops {
+            analyse_loop(inner, &parent, context, run);
+        }
+    }
+    all
 }
 
 /// Analyses a loop like a function; facts not measured per loop (team, allowed CPUs) are its function's.

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::profile::{Function, Profile};
-use crate::report::{name, palette, table};
+use crate::report::{View, name, palette, table};
 use crate::roofline::ranking::Gain;
+
+use super::{roofs, sources};
 
 /// Characters of a name at most; fewer where the columns would be too large.
 pub const NAME_WIDTHS: [usize; 4] = [120, 72, 48, 32];
@@ -13,11 +15,11 @@ const MOST_BYTES: usize = 440_000;
 /// Functions that are in the columns; those beyond have no sample, or next to none.
 const MOST: usize = 5000;
 
-/// Columns by name, and the width of names in them.
-pub fn columns(profile: &Profile, detailed: usize) -> (String, usize) {
+/// Data of the page: columns by name, and the width of names in them.
+pub fn columns(profile: &Profile, view: &View) -> (String, usize) {
     let mut last = (String::new(), 0);
     for width in NAME_WIDTHS {
-        last = (with_names(profile, detailed, width), width);
+        last = (with_names(profile, view, width), width);
         if last.0.len() <= MOST_BYTES {
             break;
         }
@@ -25,23 +27,25 @@ pub fn columns(profile: &Profile, detailed: usize) -> (String, usize) {
     last
 }
 
-fn with_names(profile: &Profile, detailed: usize, width: usize) -> String {
+fn with_names(profile: &Profile, view: &View, width: usize) -> String {
     let functions = &profile.functions[..profile.functions.len().min(MOST)];
-    let column = |cell: &dyn Fn(&Function) -> Value| Value::Array(functions.iter().map(cell).collect());
+    let column = |cell: &dyn Fn(&Function) -> Value| short(functions.iter().map(cell).collect());
     let number = |v: Option<f64>| v.map_or(Value::Null, rounded);
     let class = |f: &Function| f.analysis.class.clone().unwrap_or_else(|| "not counted".into());
     let index = |names: &[String], name: &String| json!(names.binary_search(name).unwrap_or(0));
     let classes = distinct(functions.iter().map(class));
     let colors: Vec<String> = classes.iter().map(|class| palette::hex(Some(class))).collect();
     let places = distinct(functions.iter().map(place));
+    let sources = distinct(SOURCES.iter().flat_map(|(_, keys)| functions.iter().map(|f| sources::words(f, keys))));
     let by = |f: &Function| Gain::of(f).saving.map(|s| s.remove.join("+"));
-    let data = json!({
-        "name": column(&|f| json!(name::shorten(&f.name, width))),
+    let mut columns = json!({
         "place": column(&|f| index(&places, &place(f))),
         "share": column(&|f| number(f.share)),
         "time": column(&|f| number(f.time_s)),
+        "ci": column(&|f| number(f.time_ci95_s)),
         "rate": column(&|f| number(f.analysis.flop_rate)),
         "axis": column(&|f| json!(f.analysis.axis)),
+        "prec": column(&|f| json!(sources::precision(f))),
         "l1": column(&|f| number(f.analysis.oi.l1)),
         "l2": column(&|f| number(f.analysis.oi.l2)),
         "l3": column(&|f| number(f.analysis.oi.l3)),
@@ -54,13 +58,41 @@ fn with_names(profile: &Profile, detailed: usize, width: usize) -> String {
         "by": column(&|f| json!(by(f))),
         "class": column(&|f| index(&classes, &class(f))),
         "built": column(&|f| json!(f.analysis.expected.as_ref().map_or(0, |e| if Some(e) == f.analysis.class.as_ref() { 1 } else { 2 }))),
+    });
+    for (column_name, keys) in SOURCES {
+        columns[column_name] = column(&|f| index(&sources, &sources::words(f, keys)));
+    }
+    let names: Vec<String> = functions.iter().map(|f| name::shorten(&f.name, width)).collect();
+    let mut data = json!({
+        "name": names,
+        "columns": columns,
         "classes": classes,
         "colors": colors,
         "places": places,
-        "detailed": detailed,
+        "sources": sources,
         "all": profile.functions.len(),
     });
+    if let Value::Object(fields) = &mut data {
+        fields.extend(roofs::fields(profile, view));
+    }
     inert(&data.to_string())
+}
+
+/// Columns of sources, and the figures whose sources they name: the first that has one.
+const SOURCES: [(&str, &[&str]); 3] = [
+    ("src_time", &["time_s"]),
+    ("src_ops", &["flops"]),
+    ("src_bytes", &["bytes.dram", "bytes.l3", "bytes.l2", "bytes.l1"]),
+];
+
+/// A column without the repetitions of its last value: functions without a sample, the last ones, have the same in most columns.
+fn short(mut cells: Vec<Value>) -> Value {
+    while let [.., before, last] = cells.as_slice()
+        && before == last
+    {
+        cells.pop();
+    }
+    Value::Array(cells)
 }
 
 fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
@@ -71,7 +103,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Three significant digits: what the page prints.
-fn rounded(value: f64) -> Value {
+pub fn rounded(value: f64) -> Value {
     let short: f64 = format!("{value:.3e}").parse().unwrap_or(value);
     if short.is_finite() { json!(short) } else { Value::Null }
 }
@@ -94,20 +126,24 @@ mod tests {
     use crate::report::tests::sample;
 
     #[test]
-    fn columns_have_one_length_and_nothing_missing_is_zero() {
+    fn columns_are_short_and_nothing_missing_is_zero() {
         let profile = sample::profile();
-        let data: Value = serde_json::from_str(&columns(&profile, 4).0).unwrap();
-        for (key, column) in data.as_object().unwrap() {
-            let length = column.as_array().map(Vec::len);
-            assert!(
-                ["classes", "colors", "places", "detailed", "all"].contains(&key.as_str())
-                    || length == Some(profile.functions.len()),
-                "{key}"
-            );
+        let data: Value = serde_json::from_str(&columns(&profile, &View::default()).0).unwrap();
+        let columns = data["columns"].as_object().unwrap();
+        let cell = |key: &str, i: usize| {
+            let column = columns[key].as_array().unwrap();
+            column.get(i).or(column.last()).unwrap().clone()
+        };
+        for column in columns.values() {
+            let cells = column.as_array().unwrap();
+            assert!((1..=profile.functions.len()).contains(&cells.len()));
+            assert!(cells.len() < 2 || cells[cells.len() - 1] != cells[cells.len() - 2]);
         }
         let jit = profile.functions.iter().position(|f| f.name == "jit_code").unwrap();
-        assert!(data["dram"][jit].is_null() && data["at"][jit].is_null() && data["saves"][jit].is_null());
-        assert_eq!(data["share"][0], rounded(profile.functions[0].share.unwrap()));
+        assert!(cell("dram", jit).is_null() && cell("at", jit).is_null() && cell("saves", jit).is_null());
+        for (i, f) in profile.functions.iter().enumerate() {
+            assert_eq!(cell("share", i), f.share.map_or(Value::Null, rounded));
+        }
     }
 
     #[test]

@@ -2,36 +2,67 @@
 
 use std::fmt::Write;
 
+use serde_json::{Map, Value};
+
 use crate::profile::{Function, Profile};
 use crate::report::regions::Rows;
 use crate::report::{View, explain, name, palette, plot, table};
 
-use super::{escape, without_style};
+use super::listing::{self, Files};
+use super::{escape, packed, without_style};
 
 /// Functions that have a picture.
 pub const PICTURES: usize = 10;
-/// Functions whose sections have all figures with their sources.
+/// Functions whose sections have all figures with their sources, and are there for readers without a script.
 const WITH_FIGURES: usize = 20;
 /// Functions that have a section at most.
 pub const MOST: usize = 200;
 
-/// The sections within `room` bytes, and how many functions have one.
-pub fn sections(profile: &Profile, view: &View, room: usize) -> (String, usize) {
-    let mut out = String::new();
-    let mut detailed = 0;
-    for (rank, f) in view.kept(profile).take(MOST).enumerate() {
-        let index = profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
-        let section = section(profile, f, index, view, rank);
-        if out.len() + section.len() > room {
-            break;
-        }
-        out += &section;
-        detailed += 1;
-    }
-    (out, detailed)
+/// The sections of a page.
+#[derive(Debug, Default)]
+pub struct Sections {
+    /// Markup of the first ones.
+    pub open: String,
+    /// The others by index of their function, packed; the script opens them when they are selected.
+    pub packed: String,
+    /// Functions that have one.
+    pub number: usize,
 }
 
-fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize) -> String {
+/// The sections within `room` bytes.
+pub fn sections(profile: &Profile, view: &View, room: usize) -> Sections {
+    let mut out = Sections::default();
+    let mut rest: Vec<(usize, String)> = Vec::new();
+    let files = Files::default();
+    for (rank, f) in view.kept(profile).take(MOST).enumerate() {
+        let index = profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
+        let section = section(profile, f, index, view, rank, &files);
+        if rank >= WITH_FIGURES {
+            rest.push((index, section));
+        } else if out.open.len() + section.len() <= room {
+            out.open += &section;
+            out.number += 1;
+        } else {
+            return out;
+        }
+    }
+    let room = room - out.open.len();
+    // Fewer if they do not fit: markup of sections packs to about a sixth.
+    while !rest.is_empty() {
+        let all: Map<String, Value> =
+            rest.iter().map(|(index, markup)| (index.to_string(), markup.as_str().into())).collect();
+        let packed = packed::pack(&Value::Object(all).to_string());
+        if packed.len() <= room {
+            out.packed = packed;
+            out.number += rest.len();
+            break;
+        }
+        rest.truncate(rest.len() * 3 / 4);
+    }
+    out
+}
+
+fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize, files: &Files) -> String {
     let mut out = format!(
         "<section class=\"function card\" data-f=\"{index}\">\n<h3><span class=\"dot\" style=\"background:{}\"></span>{}</h3>\n\
          <p class=\"place\">{} · {}</p>\n<div class=\"parts\">\n",
@@ -51,6 +82,9 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usi
         }
         if let Some(rows) = &part.rows {
             out += &inner(rows);
+        }
+        if part.title == "Source lines" {
+            out += &listing::markup(f, files);
         }
         out += "</div>\n";
     }

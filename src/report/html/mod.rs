@@ -3,12 +3,17 @@
 //!
 //! ```text
 //! Profile ─┬▶ roofline, table, flame graph, text   ─┐
-//!          ├▶ details: sections while there is room ─┼▶ page, at most 1 MB for 5,000 functions
+//!          ├▶ details: 200 sections, most of them packed ─┼▶ page, at most 1 MB for 5,000 functions
 //!          └▶ data: columns of all functions        ─┘
 //! ```
 
 mod data;
 mod details;
+mod listing;
+mod packed;
+mod roofs;
+mod script;
+mod sources;
 
 use std::fmt::Write;
 
@@ -23,10 +28,12 @@ use super::{
 };
 
 const CSS: &str = include_str!("report.css");
-const SCRIPT: &str = include_str!("report.js");
 /// Turns the communication-aware roofline.
 const VOLUME: &str = include_str!("volume.js");
 const TOOLBAR: &str = include_str!("toolbar.html");
+/// Buttons on the roofline.
+const ZOOM: &str = "<span class=\"zoom buttons\"><button id=\"in\" title=\"zoom in ( + )\">+</button> \
+    <button id=\"out\" title=\"zoom out ( - )\">\u{2212}</button> <button id=\"reset\" title=\"show all ( 0 )\" hidden>reset</button></span>";
 
 /// The page of a profile.
 ///
@@ -46,11 +53,11 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let picture = plot::roofline::svg(profile, view);
         let _ = writeln!(
             body,
-            "<div class=\"both\"><div class=\"card\" id=\"roofline\">{picture}<p class=\"place\" id=\"levelnote\"></p></div>\n\
+            "<div class=\"both\"><div class=\"card\" id=\"roofline\">{picture}{ZOOM}<p class=\"place\" id=\"levelnote\"></p></div>\n\
              <div class=\"card scroll\">{}<button id=\"more\" hidden></button><p class=\"place\" id=\"count\"></p></div></div>",
             functions(profile, view)
         );
-        body += "<h2 id=\"one\">What holds a function</h2>\n<p class=\"place\" id=\"nodetail\"></p>\n";
+        body += "<div id=\"tip\" role=\"tooltip\" hidden></div>\n<h2 id=\"one\">What holds a function</h2>\n<p class=\"place\" id=\"nodetail\"></p>\n";
         body += DETAILS;
     }
     let in_system: Vec<String> = system::of_program(profile).iter().map(|line| escape(line)).collect();
@@ -64,20 +71,25 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let lines: Vec<String> = told.iter().map(|line| escape(line.trim_start())).collect();
         let _ = writeln!(body, "<h2>Hardware counters</h2>\n<div class=\"card\">{}</div>", lines.join("<br>\n"));
     }
-    let (columns, name_width) = data::columns(profile, 0);
+    let (columns, name_width) = data::columns(profile, view);
     let flames = flamegraph::within(profile, MOST_FLAMES, name_width)?;
     let frame = frame("flames", "flame graph", &flames);
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{frame}</div>");
     body += &host(profile);
-    let room = MOST_BYTES.saturating_sub(body.len() + columns.len() + SCRIPT.len() + CSS.len());
-    let (sections, detailed) = details::sections(profile, view, room);
-    let body = body.replacen(DETAILS, &sections, 1);
+    let room = MOST_BYTES.saturating_sub(body.len() + columns.len() + script::TEXT.len() + CSS.len());
+    let sections = details::sections(profile, view, room);
+    let body = body.replacen(DETAILS, &sections.open, 1);
     let script = if profile.functions.is_empty() {
         String::new()
     } else {
-        let (data, _) = data::columns(profile, detailed);
         let volume = if body.contains("class=\"rf-volume\"") { VOLUME } else { "" };
-        format!("<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{SCRIPT}{volume}</script>\n")
+        format!(
+            "<script type=\"application/json\" id=\"data\">{columns}</script>\n\
+             <script type=\"text/plain\" id=\"packed\" data-detailed=\"{}\">{}</script>\n<script>\n{}{volume}</script>\n",
+            sections.number,
+            sections.packed,
+            script::TEXT
+        )
     };
     Ok(document(&command, &body, &script))
 }
@@ -219,7 +231,7 @@ fn row(gain: &Gain<'_>, view: &View, with_expected: bool) -> String {
             _ => "",
         };
         let cell = cell.map_or_else(|| format!("<span class=\"absent\">{NOT_MEASURED}</span>"), |t| escape(&t));
-        let _ = write!(out, "<td{words}>{cell}{mark}</td>");
+        let _ = write!(out, "<td{words} data-key=\"{key}\">{cell}{mark}</td>");
     }
     out + "</tr>\n"
 }

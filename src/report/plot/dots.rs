@@ -64,8 +64,7 @@ pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
     let hot = |d: &Dot<'_>| d.function.share.unwrap_or(0.0) >= 0.05;
     for (i, d) in dots.iter().enumerate() {
         let at = spot(frame, d);
-        // The script of report.html selects and moves this group.
-        let mut all = Group::new().set("class", "rf-pt").set("data-f", d.index).set("data-at", page::round(at.0));
+        let mut all = Group::new().set("class", "rf-pt").set("data-f", d.index);
         if hot(d) && dots[..i].iter().filter(|d| hot(d)).count() < 8 {
             all.append(levels(frame, d).set("class", "rf-levels"));
             all.append(whisker(frame, d, at));
@@ -151,11 +150,15 @@ fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
 }
 
 pub(super) fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
+    labelled(g, &d.function.name, radius(d.function), at, taken);
+}
+
+/// Writes `name` beside a dot of radius `r` at `at`, where it covers nothing.
+pub(super) fn labelled(g: &mut Group, name: &str, r: f64, at: (f64, f64), taken: &mut Taken) {
     const SIZE: f64 = 12.0;
-    let text = name::shorten(&d.function.name, 28);
+    let text = name::shorten(name, 28);
     let chars = text.chars().count();
     let width = super::layout::text_width(chars, SIZE * 1.08);
-    let r = radius(d.function);
     let mut candidates = Vec::new();
     for far in [4.0, 14.0, 28.0, 46.0, 70.0] {
         let reach = r + far;

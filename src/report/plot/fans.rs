@@ -47,7 +47,8 @@ pub fn svg(machine: &Machine) -> Option<String> {
 }
 
 fn fan(part: u32, value: f64) -> Ceiling {
-    Ceiling { label: format!("1/{part} of the threads work, {}", si(value, "FLOP/s")), value, class: "rf-ceiling" }
+    let id = format!("imbalance.{part}");
+    Ceiling { id, label: format!("1/{part} of the threads work, {}", si(value, "FLOP/s")), value, class: "rf-ceiling" }
 }
 
 /// The best DRAM bandwidth with most threads, and reading by fewer cores.
@@ -66,7 +67,7 @@ fn traffic(machine: &Machine) -> Vec<Slope> {
             if k == 1 { "s" } else { "" },
             si(value, "B/s")
         );
-        Slope { label, value, class: "rf-slope" }
+        Slope { id: format!("dram.cores.{k}"), label, value, class: "rf-slope" }
     });
     best.chain(fan).collect()
 }

@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Element, Group};
 
+use super::dots;
 use super::layout::{Area, Taken};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
@@ -91,16 +92,17 @@ fn svg(gpu: &Gpu, dots: &[Dot<'_>]) -> String {
 
 fn ceilings(gpu: &Gpu) -> Vec<Ceiling> {
     let scalar = [("FP64", "gpu.fp64.fma"), ("FP32", "gpu.fp32.fma"), ("FP16", "gpu.fp16.fma")];
-    let scalar = scalar.into_iter().filter_map(|(words, id)| Some((words.to_owned(), gpu.value(id)?)));
+    let scalar = scalar.into_iter().filter_map(|(words, id)| Some((words.to_owned(), id.to_owned(), gpu.value(id)?)));
     let operands = ["fp64", "tf32", "bf16", "f16", "fp8"];
     let tensor = operands.into_iter().filter_map(|operand| {
-        let (_, roof) = crate::roofline::device::terms::tensor_roof(operand, gpu)?;
-        Some((format!("tensor {operand}"), roof))
+        let (id, roof) = crate::roofline::device::terms::tensor_roof(operand, gpu)?;
+        Some((format!("tensor {operand}"), id.to_string(), roof))
     });
-    let mut all: Vec<(String, f64)> = scalar.chain(tensor).collect();
-    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut all: Vec<(String, String, f64)> = scalar.chain(tensor).collect();
+    all.sort_by(|a, b| a.2.total_cmp(&b.2));
     let roof = all.len().saturating_sub(1);
-    let line = |(i, (words, value)): (usize, (String, f64))| Ceiling {
+    let line = |(i, (words, id, value)): (usize, (String, String, f64))| Ceiling {
+        id,
         label: format!("{words} {}", si(value, "FLOP/s")),
         value,
         class: if i == roof { "rf-roof" } else { "rf-ceiling" },
@@ -113,7 +115,7 @@ fn slopes(gpu: &Gpu) -> Vec<Slope> {
         .into_iter()
         .filter_map(|(id, words, class)| {
             let value = gpu.value(id)?;
-            Some(Slope { label: format!("{words} {} (read)", si(value, "B/s")), value, class })
+            Some(Slope { id: id.to_owned(), label: format!("{words} {} (read)", si(value, "B/s")), value, class })
         })
         .collect()
 }
@@ -146,7 +148,6 @@ fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
 }
 
 fn drawn(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
-    const SIZE: f64 = 12.0;
     let mut g = Group::new();
     for d in dots {
         let (x, y) = spot(frame, d);
@@ -171,17 +172,7 @@ fn drawn(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
         g.append(circle);
     }
     for d in dots {
-        let (x, y) = spot(frame, d);
-        let text = name::shorten(&d.kernel.name, 28);
-        let chars = text.chars().count();
-        let width = super::layout::text_width(chars, SIZE);
-        let reach = radius(d) + 4.0;
-        let around = [(reach, 4.0), (-reach - width, 4.0), (-width / 2.0, -reach - 2.0), (-width / 2.0, reach + 10.0)];
-        let areas: Vec<Area> = around.iter().map(|(dx, dy)| Area::of_text(x + dx, y + dy, chars, SIZE)).collect();
-        // No room: the dot keeps its tooltip.
-        if let Some(i) = taken.place(&areas) {
-            g.append(page::text(areas[i].left, areas[i].bottom - 0.25 * SIZE, "rf-name", &text));
-        }
+        dots::labelled(&mut g, &d.kernel.name, radius(d), spot(frame, d), taken);
     }
     g
 }

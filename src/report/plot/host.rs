@@ -58,12 +58,13 @@ fn ceilings(machine: &Machine) -> Vec<Ceiling> {
     let is_rung = |value: f64| ladder.iter().any(|c| (value / c.value - 1.0).abs() < SAME);
     let mut all = ladder.clone();
     for k in [2, 4, 8, 16] {
-        let Some(value) = lines::most_threads(machine, &format!("dp.fraction.{k}")) else { continue };
+        let id = format!("dp.fraction.{k}");
+        let Some(value) = lines::most_threads(machine, &id) else { continue };
         if is_rung(value) {
             continue;
         }
         let label = format!("1 FP instruction in {k}, {}", si(value, "FLOP/s"));
-        all.push(Ceiling { label, value, class: "rf-beyond" });
+        all.push(Ceiling { id, label, value, class: "rf-beyond" });
     }
     all.sort_by(|a, b| a.value.total_cmp(&b.value));
     all
@@ -79,7 +80,7 @@ fn slopes(machine: &Machine) -> Vec<Slope> {
     ];
     let others = others.into_iter().filter_map(|(id, name)| {
         let value = lines::most_threads(machine, id)?;
-        Some(Slope { label: format!("{name} {}", si(value, "B/s")), value, class: "rf-slope" })
+        Some(Slope { id: id.into(), label: format!("{name} {}", si(value, "B/s")), value, class: "rf-slope" })
     });
     lines::slopes(machine).into_iter().chain(others).collect()
 }

@@ -12,6 +12,8 @@ use crate::report::number::si;
 /// A horizontal ceiling.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ceiling {
+    /// Id of the measured ceiling.
+    pub id: String,
     pub label: String,
     pub value: f64,
     pub class: &'static str,
@@ -20,6 +22,8 @@ pub struct Ceiling {
 /// A bandwidth: rate = intensity × value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slope {
+    /// Id of the measured ceiling.
+    pub id: String,
     pub label: String,
     pub value: f64,
     pub class: &'static str,
@@ -35,8 +39,9 @@ pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
         ("peak", "any mix", "rf-beyond"),
     ];
     let found = kinds.into_iter().filter_map(|(name, meaning, class)| {
-        let value = most_threads(machine, &format!("{precision}.{name}"))?;
-        Some(Ceiling { label: format!("{meaning}, {}", si(value, "FLOP/s")), value, class })
+        let id = format!("{precision}.{name}");
+        let value = most_threads(machine, &id)?;
+        Some(Ceiling { id, label: format!("{meaning}, {}", si(value, "FLOP/s")), value, class })
     });
     let mut out: Vec<Ceiling> = found.collect();
     // A peak within 2 % of the roof is the roof.
@@ -61,6 +66,7 @@ pub fn slopes(machine: &Machine) -> Vec<Slope> {
         .into_iter()
         .filter_map(|(level, name, class)| {
             best(level).map(|(kind, value)| Slope {
+                id: format!("{level}.{kind}"),
                 label: format!("{name} {} ({kind})", si(value, "B/s")),
                 value,
                 class,
@@ -71,7 +77,12 @@ pub fn slopes(machine: &Machine) -> Vec<Slope> {
 
 /// The value of `id` at the highest thread count that has one.
 pub fn most_threads(machine: &Machine, id: &str) -> Option<f64> {
-    machine.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads).and_then(|c| c.value)
+    measured(machine, id)?.value
+}
+
+/// The ceiling `id` at the highest thread count that has a value.
+pub fn measured<'a>(machine: &'a Machine, id: &str) -> Option<&'a crate::profile::Ceiling> {
+    machine.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads)
 }
 
 /// The y range's limits and the drawing area of a roofline.
@@ -149,9 +160,9 @@ fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64) -> Vec<Area> 
     let steps = (length / 9.0).ceil() as u32;
     (0..=steps)
         .map(|i| {
-            let d = along + length * f64::from(i) / f64::from(steps.max(1));
+            let d = along - 4.0 + (length + 12.0) * f64::from(i) / f64::from(steps.max(1));
             let (x, y) = (start.0 + d * angle.cos(), start.1 + d * angle.sin());
-            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 4.5)
+            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 6.5)
         })
         .collect()
 }

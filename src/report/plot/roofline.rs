@@ -9,35 +9,57 @@ use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
 use super::scale::LogScale;
 use crate::profile::{Function, Profile};
-use crate::report::{Precision, View, name, palette, summary};
+use crate::report::{Precision, View, name, palette, summary, wrap};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 666.0;
 /// Least share of a dot that the picture shows.
 const LEAST_SHARE: f64 = 0.005;
 /// Maximum number of dots.
-const MOST_DOTS: usize = 24;
+const MOST_DOTS: usize = 40;
+/// Characters of a line of notes.
+const NOTE_WIDTH: usize = 120;
 /// The intensity axis ends this far beyond the ridge: further right, memory makes no difference.
 const BEYOND_RIDGE: f64 = 300.0;
 
-/// The picture.
-pub fn svg(profile: &Profile, view: &View) -> String {
-    let precision = precision(profile, view.precision);
+/// The functions that are dots, and the names of those that are not, with the reason.
+fn dots<'a>(profile: &'a Profile, view: &'a View) -> (Vec<Dot<'a>>, Vec<String>) {
     let index = |f: &Function| profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
-    let (dots, others) = dots::placed(
+    dots::placed(
         view.functions(profile)
             .filter(|f| f.share.unwrap_or(0.0) >= LEAST_SHARE || f.analysis.expected.is_some())
             .take(MOST_DOTS)
             .map(|f| (index(f), f)),
-    );
+    )
+}
+
+/// The drawing area.
+fn area() -> Area {
+    Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 156.0 }
+}
+
+/// Axes of the picture with the ceilings of `precision` (`dp`, `sp`): lowest and highest intensity, lowest and highest rate.
+pub fn ranges(profile: &Profile, view: &View, precision: &str) -> [f64; 4] {
+    let (ceilings, slopes) = (lines::ceilings(&profile.machine, precision), lines::slopes(&profile.machine));
+    let frame = frame(area(), &dots(profile, view).0, &ceilings, &slopes);
+    [frame.x.low(), frame.x.high(), frame.y.low(), frame.y.high()]
+}
+
+/// The line below the title, up to the precision of the ceilings.
+pub fn note(profile: &Profile) -> String {
+    format!("{} · ceilings: ", summary::machine(profile).trim_start_matches("machine: "))
+}
+
+/// The picture.
+pub fn svg(profile: &Profile, view: &View) -> String {
+    let precision = precision(profile, view.precision);
+    let (dots, others) = dots(profile, view);
     let ceilings = lines::ceilings(&profile.machine, precision);
     let slopes = lines::slopes(&profile.machine);
     let title = format!("Roofline of {}", name::shorten(&profile.run.command.join(" "), 90));
-    let machine = summary::machine(profile);
-    let note = machine.trim_start_matches("machine: ");
-    let mut page = page::document(WIDTH, HEIGHT, &title, &format!("{note} · ceilings: {precision}"));
+    let mut page = page::document(WIDTH, HEIGHT, &title, &format!("{}{precision}", note(profile)));
 
-    let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 144.0 };
+    let area = area();
     let frame = frame(area, &dots, &ceilings, &slopes);
     let mut taken = Taken::new(area);
     let levels = match dots.is_empty() {
@@ -49,16 +71,18 @@ pub fn svg(profile: &Profile, view: &View) -> String {
         (&frame.x, &format!("operational intensity [FLOP/byte]{levels}"), ""),
         (&frame.y, "performance", "FLOP/s"),
     );
-    // The script of report.html moves dots along these axes.
+    // The script of report.html draws these axes, and the body below, again when they change.
     page.append(axes.set("data-x", frame.x.ends()).set("data-y", frame.y.ends()));
     // Labels give way to dots, so dots claim their places first.
     for d in &dots {
         let (x, y) = dots::spot(&frame, d);
         taken.take(Area::around(x, y, dots::radius(d.function)));
     }
-    page.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
-    page.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
-    page.append(dots::draw(&frame, &dots, &mut taken));
+    let mut body = Group::new().set("class", "rf-body");
+    body.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
+    body.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
+    body.append(dots::draw(&frame, &dots, &mut taken));
+    page.append(body);
     let (legend, rows) = legend(&dots, area.bottom + 62.0);
     page.append(legend);
     let beyond = dots.iter().any(|d| dots::is_beyond(&frame, d));
@@ -69,7 +93,7 @@ pub fn svg(profile: &Profile, view: &View) -> String {
 }
 
 /// `dp` or `sp`: the user's choice, else that of most FLOPs.
-pub(super) fn precision(profile: &Profile, choice: Precision) -> &'static str {
+pub fn precision(profile: &Profile, choice: Precision) -> &'static str {
     match choice {
         Precision::Dp => "dp",
         Precision::Sp => "sp",
@@ -144,7 +168,8 @@ fn footnotes(dots: &[Dot<'_>], beyond: bool, others: &[String], ceilings: &[Ceil
     if !others.is_empty() {
         let more = if others.len() > 4 { format!(" and {} more", others.len() - 4) } else { String::new() };
         let shown = others[..others.len().min(4)].join(", ");
-        lines.push(name::shorten(&format!("Not on these axes: {shown}{more}."), 150));
+        let text = format!("Not on these axes: {shown}{more}.");
+        lines.extend(wrap::hanging(&text, NOTE_WIDTH, 2).lines().take(2).map(str::to_owned));
     }
     for (i, text) in lines.iter().enumerate() {
         g.append(page::text(page::LEFT, y + 15.0 * i as f64, "rf-note", text));

@@ -98,10 +98,12 @@ fn filler_rate(
 fn point(filler: &str, n: u32, code_bytes: u64, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
     let id = with_footprint(&format!("mix.{filler}.{n}"), code_bytes, host);
     let value = host.value(&id, threads, Scaling::PerCore, trace)?;
-    let width = host.useful_width(FpOp::Fma, Precision::Dp);
-    let flops = width.map(|w| full_flops(FpOp::Fma, Precision::Dp, w));
+    if host.unit(&id) != Some("flop/s") {
+        return Some(value);
+    }
     // A ceiling in FLOP/s states the rate of its FMA, one in n instructions.
-    if host.unit(&id) == Some("flop/s") { Some(value / flops? * f64::from(n)) } else { Some(value) }
+    let width = host.useful_width(FpOp::Fma, Precision::Dp)?;
+    Some(value / full_flops(FpOp::Fma, Precision::Dp, width) * f64::from(n))
 }
 
 /// The id for this code footprint: `.l1i` and `.l2` forms where the host has them and the code is that large.
