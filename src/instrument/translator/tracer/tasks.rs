@@ -349,7 +349,7 @@ impl Run {
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
             self.marks.ended(process, &thread);
-            self.mpi.drain(process, &mut process.image.space.borrow_mut(), &thread);
+            self.calls.drain(process, &mut process.image.space.borrow_mut(), &thread);
         }
         if ended && let Some(drain) = &mut self.recording.drain {
             drain.ended(thread.ordinal);

@@ -1,0 +1,33 @@
+//! What is known of a call of MPI that is going on.
+
+use crate::tracee::mpi::volume::Sides;
+
+/// A call that has not returned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OpenCall {
+    /// Its site, if it is the program's own call; a call within MPI has none.
+    pub site: Option<u32>,
+    /// Bytes, as far as they are known.
+    pub bytes: Option<u64>,
+    /// They wait for the call within MPI that does the work.
+    pub is_undecided: bool,
+    /// The other ranks.
+    pub sides: Sides,
+    /// In `MPI_COMM_WORLD`.
+    pub in_world: bool,
+    /// What is read behind a pointer when it returns.
+    pub result: Option<Returns>,
+}
+
+/// What is known when a call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returns {
+    /// A datatype of so many bytes is at this address.
+    Datatype(u64, Option<u64>),
+    /// The number of ranks of a communicator.
+    Size(u64, u64),
+    /// The own rank in a communicator.
+    Rank(u64, u64),
+    /// A prepared message of so many bytes.
+    Prepared(u64, Option<u64>),
+}
