@@ -25,6 +25,7 @@ pub mod memory_side;
 pub mod metrics;
 pub mod parallelism;
 mod prefetch;
+pub mod products;
 pub mod ranking;
 pub mod remarks;
 pub mod reuse;
