@@ -29,9 +29,12 @@ pub fn blas(evidence: &BlasEvidence, modules: &[ModuleInfo], code: &mut CodeMap)
 /// A thread computes if it has this part of the FLOPs of the thread with most.
 const COMPUTES: f64 = 0.1;
 
-/// The threads that the functions of the products' libraries computed in. `None`: FLOPs were not counted.
+/// The threads that products were computed in: those of the function with most FLOPs in their libraries, or whose name is that of a
+/// kernel for products, which may be in another library than the entries. `None`: FLOPs were not counted.
 pub fn threads(blas: &Blas, functions: &[Function]) -> Option<u32> {
-    let of_library = |f: &&Function| blas.products.iter().any(|product| product.library_name() == f.module);
+    let is_kernel = |f: &Function| f.name.contains("gemm") || f.name.contains("gemv");
+    let of_library =
+        |f: &&Function| is_kernel(f) || blas.products.iter().any(|product| product.library_name() == f.module);
     let in_threads = |f: &Function| {
         let flops: Vec<u64> = f.per_thread.iter().filter_map(|t| t.flops).filter(|flops| *flops > 0).collect();
         let most = *flops.iter().max()?;
