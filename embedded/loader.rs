@@ -2,7 +2,7 @@
 //! any, and a driver that crashes must not take rprof with it.
 //!
 //! It knows nothing of the libraries. Requests come on standard input, answers go to standard output, both in the byte order of the
-//! machine; `src/machine/gpu/remote.rs` is the other end and describes them. Every number is a `u64`.
+//! machine; `src/machine/loader/remote.rs` is the other end and describes them. Every number is a `u64`.
 //!
 //! | request | then | answer |
 //! | --- | --- | --- |

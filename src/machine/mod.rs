@@ -98,6 +98,7 @@ pub mod gpu;
 pub mod harness;
 pub mod host;
 pub mod kernels;
+pub mod loader;
 pub mod progress;
 pub mod store;
 #[cfg(target_arch = "x86_64")]

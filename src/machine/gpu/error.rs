@@ -1,6 +1,7 @@
 //! Errors while measuring a GPU.
 
 use super::codes;
+use crate::machine::loader::{LoaderError, signal_text};
 
 /// Errors of the loader and of the driver in it. Each is one line: what, to what, what to do.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -76,7 +77,15 @@ impl GpuError {
     }
 }
 
-fn signal_text(signal: Option<i32>) -> String {
-    let name = signal.and_then(|s| nix::sys::signal::Signal::try_from(s).ok());
-    name.map_or_else(String::new, |name| format!(" by {name}"))
+impl From<LoaderError> for GpuError {
+    fn from(error: LoaderError) -> GpuError {
+        match error {
+            LoaderError::Start(reason) => GpuError::Start(reason),
+            LoaderError::Library { path, reason } => GpuError::Library { path, reason },
+            LoaderError::Symbol { name } => GpuError::Symbol { name },
+            LoaderError::Crashed { what, signal } => GpuError::Crashed { what, signal },
+            LoaderError::TimedOut { what, seconds } => GpuError::TimedOut { what, seconds },
+            LoaderError::Memory { bytes } => GpuError::HostMemory { bytes },
+        }
+    }
 }

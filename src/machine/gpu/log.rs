@@ -2,14 +2,12 @@
 
 use std::io::Write;
 
-/// Whether it is asked for.
-pub fn is_on() -> bool {
-    std::env::var_os("RPROF_LOG").is_some_and(|value| !value.is_empty() && value != "0")
-}
+use crate::machine::loader::is_logged;
+
 
 /// One line.
 pub fn line(text: impl FnOnce() -> String) {
-    if is_on() {
+    if is_logged() {
         // Standard error may be gone.
         let _ = writeln!(std::io::stderr(), "gpu: {}", text());
     }

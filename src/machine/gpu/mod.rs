@@ -4,7 +4,7 @@
 //!  request ─▶ kept? ──yes──▶ Gpu
 //!               │ no
 //!               ▼
-//!  measure/ (what, when) ─▶ lab (buffers, trips) ─▶ driver/ (typed calls) ─▶ remote (a process of its own) ─▶ libcuda
+//!  measure/ (what, when) ─▶ lab (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
 //!      │                      ▲
 //!      ▼                     ptx/ (kernels with their exact work)
 //!  ledger (rounds to ceilings by `estimate`) ─▶ Gpu ─▶ kept
@@ -48,7 +48,6 @@ mod ledger;
 mod log;
 mod measure;
 pub mod ptx;
-mod remote;
 mod request;
 
 pub use error::GpuError;

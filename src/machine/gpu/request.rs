@@ -7,7 +7,7 @@ use super::driver::{self, Cuda, Identity};
 use super::error::GpuError;
 use super::lab::Lab;
 use super::ledger::Ledger;
-use super::remote::Remote;
+use crate::machine::loader::Remote;
 use super::{catalogue, codes, kept, log, measure};
 use crate::machine::progress::Progress;
 use crate::machine::store;

@@ -3,7 +3,7 @@
 use super::{Cuda, LIMIT};
 use crate::machine::gpu::error::GpuError;
 use crate::machine::gpu::ptx::{Kernel, Launch};
-use crate::machine::gpu::remote::{CALLS, Call};
+use crate::machine::loader::{CALLS, Call};
 
 /// Most launches that are timed one by one in one go.
 pub const MOST_LAUNCHES: usize = 192;

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::error::GpuError;
-use super::remote::{Call, Library, Outcome, Remote};
+use crate::machine::loader::{Call, Library, LoaderError, Outcome, Remote};
 
 /// Overrides the library that is loaded; for tests.
 pub const LIBRARY_VARIABLE: &str = "RPROF_LIBCUDA";
@@ -143,8 +143,8 @@ fn load(remote: &mut Remote, other: Option<&Path>) -> Result<Option<Library>, Gp
         match remote.open(&place) {
             Ok(library) => return Ok(Some(library)),
             // The linker has no codes, only this text of all C libraries.
-            Err(GpuError::Library { reason, .. }) if reason.contains("No such file") => {}
-            Err(error) => return Err(error),
+            Err(LoaderError::Library { reason, .. }) if reason.contains("No such file") => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(None)

@@ -2,7 +2,7 @@
 
 use super::{Cuda, LIMIT};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::remote::Call;
+use crate::machine::loader::Call;
 
 /// Which way data go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Cuda {
     pub fn host_memory(&mut self, kind: HostKind, bytes: u64) -> Result<u64, GpuError> {
         let (at, mib) = (self.scratch, bytes >> 20);
         match kind {
-            HostKind::Pageable => return self.remote.memory(bytes),
+            HostKind::Pageable => return Ok(self.remote.memory(bytes)?),
             HostKind::Pinned => {
                 self.call("cuMemHostAlloc", &[at, bytes, DEVICE_MAP], &format!("allocating {mib} MiB page-locked"))?;
             }
@@ -74,7 +74,7 @@ impl Cuda {
     /// # Errors
     /// [`GpuError`]: the process is lost.
     pub fn write_host(&mut self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
-        self.remote.write(address, bytes)
+        Ok(self.remote.write(address, bytes)?)
     }
 
     /// Host seconds of one copy, from its call to its end.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::error::GpuError;
+use super::LoaderError;
 
 /// The program, built by `build.rs`.
 static LOADER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/loader"));
@@ -66,35 +66,40 @@ pub struct Remote {
     child: Child,
     to: Option<ChildStdin>,
     from: ChildStdout,
-    lost: Option<GpuError>,
+    lost: Option<LoaderError>,
 }
 
 impl Remote {
     /// Starts it.
     ///
     /// # Errors
-    /// [`GpuError::Start`].
-    pub fn start() -> Result<Remote, GpuError> {
-        let failed = |e: io::Error| GpuError::Start(e.to_string());
+    /// [`LoaderError::Start`].
+    pub fn start() -> Result<Remote, LoaderError> {
+        let failed = |e: io::Error| LoaderError::Start(e.to_string());
         let mut child = in_memory().or_else(|_| in_a_file()).map_err(failed)?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(to), Some(from)) => Ok(Remote { child, to: Some(to), from, lost: None }),
-            _ => Err(GpuError::Start("no pipes".into())),
+            _ => Err(LoaderError::Start("no pipes".into())),
         }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Loads a shared library.
     ///
     /// # Errors
-    /// [`GpuError::Library`] with the linker's text, or the process is lost.
-    pub fn open(&mut self, path: &str) -> Result<Library, GpuError> {
+    /// [`LoaderError::Library`] with the linker's text, or the process is lost.
+    pub fn open(&mut self, path: &str) -> Result<Library, LoaderError> {
         let what = format!("loading {path}");
         self.ask(&what, SHORT, &with_text(&[1], path))?;
         let handle = self.number(&what, SHORT)?;
         let length = self.number(&what, SHORT)?;
         let text = self.take(&what, SHORT, length.min(1 << 16) as usize)?;
         match handle {
-            0 => Err(GpuError::Library { path: path.into(), reason: String::from_utf8_lossy(&text).into_owned() }),
+            0 => Err(LoaderError::Library { path: path.into(), reason: String::from_utf8_lossy(&text).into_owned() }),
             handle => Ok(Library(handle)),
         }
     }
@@ -102,11 +107,11 @@ impl Remote {
     /// The address of a function or variable.
     ///
     /// # Errors
-    /// [`GpuError::Symbol`], or the process is lost.
-    pub fn symbol(&mut self, library: Library, name: &str) -> Result<u64, GpuError> {
+    /// [`LoaderError::Symbol`], or the process is lost.
+    pub fn symbol(&mut self, library: Library, name: &str) -> Result<u64, LoaderError> {
         self.ask(name, SHORT, &with_text(&[2, library.0], name))?;
         match self.number(name, SHORT)? {
-            0 => Err(GpuError::Symbol { name: name.into() }),
+            0 => Err(LoaderError::Symbol { name: name.into() }),
             address => Ok(address),
         }
     }
@@ -114,12 +119,12 @@ impl Remote {
     /// Zeroed memory of the other process.
     ///
     /// # Errors
-    /// [`GpuError::HostMemory`], or the process is lost.
-    pub fn memory(&mut self, bytes: u64) -> Result<u64, GpuError> {
+    /// [`LoaderError::Memory`], or the process is lost.
+    pub fn memory(&mut self, bytes: u64) -> Result<u64, LoaderError> {
         let what = "mapping memory";
         self.ask(what, SHORT, &words(&[3, bytes]))?;
         match self.number(what, SHORT)? {
-            0 => Err(GpuError::HostMemory { bytes }),
+            0 => Err(LoaderError::Memory { bytes }),
             address => Ok(address),
         }
     }
@@ -128,7 +133,7 @@ impl Remote {
     ///
     /// # Errors
     /// The process is lost.
-    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), GpuError> {
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), LoaderError> {
         let what = "writing memory";
         let mut request = words(&[4, address, bytes.len() as u64]);
         request.extend_from_slice(bytes);
@@ -140,7 +145,7 @@ impl Remote {
     ///
     /// # Errors
     /// The process is lost.
-    pub fn read(&mut self, address: u64, length: usize) -> Result<Vec<u8>, GpuError> {
+    pub fn read(&mut self, address: u64, length: usize) -> Result<Vec<u8>, LoaderError> {
         let what = "reading memory";
         self.ask(what, SHORT, &words(&[5, address, length as u64]))?;
         self.take(what, SHORT, length)
@@ -150,7 +155,7 @@ impl Remote {
     ///
     /// # Errors
     /// The process is lost: it crashed, or did not answer within `limit`.
-    pub fn calls(&mut self, what: &str, limit: Duration, rounds: u64, calls: &[Call]) -> Result<Outcome, GpuError> {
+    pub fn calls(&mut self, what: &str, limit: Duration, rounds: u64, calls: &[Call]) -> Result<Outcome, LoaderError> {
         debug_assert!(calls.len() <= CALLS);
         let mut request = words(&[6, rounds, calls.len() as u64]);
         for call in calls {
@@ -168,13 +173,13 @@ impl Remote {
     ///
     /// # Errors
     /// The process is lost.
-    pub fn own(&mut self) -> Result<[u64; 2], GpuError> {
+    pub fn own(&mut self) -> Result<[u64; 2], LoaderError> {
         let what = "asking for functions";
         self.ask(what, SHORT, &words(&[7]))?;
         Ok([self.number(what, SHORT)?, self.number(what, SHORT)?])
     }
 
-    fn ask(&mut self, what: &str, limit: Duration, request: &[u8]) -> Result<(), GpuError> {
+    fn ask(&mut self, what: &str, limit: Duration, request: &[u8]) -> Result<(), LoaderError> {
         let end = Instant::now() + limit;
         for piece in request.chunks(PIPE_BUF) {
             let Some(to) = self.to.as_mut() else { return Err(self.end(what, limit, true)) };
@@ -191,12 +196,12 @@ impl Remote {
         Ok(())
     }
 
-    fn number(&mut self, what: &str, limit: Duration) -> Result<u64, GpuError> {
+    fn number(&mut self, what: &str, limit: Duration) -> Result<u64, LoaderError> {
         let bytes = self.take(what, limit, 8)?;
         Ok(bytes.try_into().map_or(0, u64::from_ne_bytes))
     }
 
-    fn take(&mut self, what: &str, limit: Duration, length: usize) -> Result<Vec<u8>, GpuError> {
+    fn take(&mut self, what: &str, limit: Duration, length: usize) -> Result<Vec<u8>, LoaderError> {
         let end = Instant::now() + limit;
         let mut bytes = vec![0; length];
         let mut done = 0;
@@ -215,17 +220,17 @@ impl Remote {
     }
 
     /// Ends the process, because it is gone already or because it does not answer.
-    fn end(&mut self, what: &str, limit: Duration, is_gone: bool) -> GpuError {
+    fn end(&mut self, what: &str, limit: Duration, is_gone: bool) -> LoaderError {
         if let Some(error) = &self.lost {
             return error.clone();
         }
         self.to = None;
         let what = what.to_owned();
         let error = if is_gone {
-            GpuError::Crashed { what, signal: self.finish().and_then(|status| status.signal()) }
+            LoaderError::Crashed { what, signal: self.finish().and_then(|status| status.signal()) }
         } else {
             self.kill();
-            GpuError::TimedOut { what, seconds: limit.as_secs() }
+            LoaderError::TimedOut { what, seconds: limit.as_secs() }
         };
         self.lost = Some(error.clone());
         error
@@ -292,7 +297,7 @@ fn in_a_file() -> io::Result<Child> {
 }
 
 fn spawn(program: &str) -> io::Result<Child> {
-    let errors = if super::log::is_on() { Stdio::inherit() } else { Stdio::null() };
+    let errors = if super::is_logged() { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new(program);
     // Another tool's library has no business in our own measurement; in `rprof demo --gpu` the collector has.
     if std::env::var_os("RPROF_GPU_LOG").is_none() {
