@@ -99,6 +99,7 @@ pub mod harness;
 pub mod host;
 pub mod kernels;
 pub mod loader;
+pub mod products;
 pub mod progress;
 pub mod store;
 #[cfg(target_arch = "x86_64")]

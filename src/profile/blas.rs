@@ -29,6 +29,8 @@ pub struct Dimensions {
     pub k: Option<u64>,
     /// `N`, `T` or `C` of A and B; GEMV has one.
     pub transposes: String,
+    /// Matrices are stored by rows (C), else by columns (Fortran).
+    pub is_row_major: bool,
     /// Elements of double precision, else single.
     pub is_double: bool,
     /// Complex elements.
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     fn gemm(m: u64, n: u64, k: u64) -> Dimensions {
-        Dimensions { m, n, k: Some(k), transposes: "NN".into(), is_double: true, is_complex: false }
+        Dimensions { m, n, k: Some(k), transposes: "NN".into(), is_row_major: true, is_double: true, is_complex: false }
     }
 
     #[test]

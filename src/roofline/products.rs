@@ -108,7 +108,15 @@ mod tests {
 
     fn product(m: u64, n: u64, k: Option<u64>, median_s: f64) -> ProductCalls {
         let transposes = if k.is_some() { "NN" } else { "N" };
-        let shape = Dimensions { m, n, k, transposes: transposes.into(), is_double: true, is_complex: false };
+        let shape = Dimensions {
+            m,
+            n,
+            k,
+            transposes: transposes.into(),
+            is_row_major: true,
+            is_double: true,
+            is_complex: false,
+        };
         ProductCalls { shape: Some(shape), median_s: Some(median_s), calls: 1, ..ProductCalls::default() }
     }
 

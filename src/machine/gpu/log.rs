@@ -4,7 +4,6 @@ use std::io::Write;
 
 use crate::machine::loader::is_logged;
 
-
 /// One line.
 pub fn line(text: impl FnOnce() -> String) {
     if is_logged() {

@@ -13,7 +13,14 @@ pub struct Shape {
     pub k: Option<u64>,
     /// `N`, `T` or `C` of A and B; GEMV has one.
     pub transposes: [u8; 2],
+    /// Matrices are stored by rows.
+    pub is_row_major: bool,
 }
+
+/// `CblasRowMajor`.
+const ROW_MAJOR: u32 = 101;
+/// `CblasColMajor`.
+const COLUMN_MAJOR: u32 = 102;
 
 /// Fills a buffer with the program's memory at an address; false if it cannot be read.
 pub type Read<'r> = &'r dyn Fn(u64, &mut [u8]) -> bool;
@@ -54,8 +61,7 @@ pub fn shape(function: &BlasFunction, arguments: &[u64], behind: &[u64]) -> Opti
     let a = arguments;
     let (transposes, sizes) = match function.convention {
         Convention::Cblas => {
-            // Row or column major.
-            if !matches!(*a.first()? as u32, 101 | 102) {
+            if !matches!(*a.first()? as u32, ROW_MAJOR | COLUMN_MAJOR) {
                 return None;
             }
             match function.product {
@@ -73,7 +79,12 @@ pub fn shape(function: &BlasFunction, arguments: &[u64], behind: &[u64]) -> Opti
         Product::Gemm => Some(size(sizes.get(2))?),
         Product::Gemv => None,
     };
-    Some(Shape { m: size(sizes.first())?, n: size(sizes.get(1))?, k, transposes })
+    let is_row_major = match function.convention {
+        Convention::Cblas => *a.first()? as u32 == ROW_MAJOR,
+        Convention::Dnnl => true,
+        Convention::Fortran => false,
+    };
+    Some(Shape { m: size(sizes.first())?, n: size(sizes.get(1))?, k, transposes, is_row_major })
 }
 
 #[cfg(test)]
@@ -87,10 +98,10 @@ mod tests {
         // The upper halves of 32-bit arguments are not defined.
         let arguments = [101, 111, 112, 0xdead_0000_0080, 50, 784];
         let found = shape(&gemm, &arguments, &[]);
-        assert_eq!(found, Some(Shape { m: 0x80, n: 50, k: Some(784), transposes: *b"NT" }));
+        assert_eq!(found, Some(Shape { m: 0x80, n: 50, k: Some(784), transposes: *b"NT", is_row_major: true }));
         let gemv = named("cblas_sgemv64_").unwrap();
         let found = shape(&gemv, &[102, 112, 5, 1 << 33, 0, 0], &[]);
-        assert_eq!(found, Some(Shape { m: 5, n: 1 << 33, k: None, transposes: [b'T', 0] }));
+        assert_eq!(found, Some(Shape { m: 5, n: 1 << 33, k: None, transposes: [b'T', 0], is_row_major: false }));
     }
 
     #[test]
@@ -108,7 +119,7 @@ mod tests {
         let arguments = [0x10, 0x20, 0x300, 0x400, 0x500, 0];
         let behind = values_behind(&gemm, &arguments, &memory).unwrap();
         let found = shape(&gemm, &arguments, &behind);
-        assert_eq!(found, Some(Shape { m: 3, n: 4, k: Some(5), transposes: *b"TN" }));
+        assert_eq!(found, Some(Shape { m: 3, n: 4, k: Some(5), transposes: *b"TN", is_row_major: false }));
         assert_eq!(values_behind(&gemm, &[0; 6], &memory), None);
     }
 

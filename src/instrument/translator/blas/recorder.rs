@@ -164,7 +164,7 @@ impl BlasRecorder {
 }
 
 fn dimensions(shape: Shape, element: Element) -> Dimensions {
-    let Shape { m, n, k, transposes } = shape;
+    let Shape { m, n, k, transposes, is_row_major } = shape;
     let transposes = transposes.iter().filter(|letter| **letter != 0).map(|letter| char::from(*letter)).collect();
     let (is_double, is_complex) = match element {
         Element::Single => (false, false),
@@ -172,5 +172,5 @@ fn dimensions(shape: Shape, element: Element) -> Dimensions {
         Element::ComplexSingle => (false, true),
         Element::ComplexDouble => (true, true),
     };
-    Dimensions { m, n, k, transposes, is_double, is_complex }
+    Dimensions { m, n, k, transposes, is_row_major, is_double, is_complex }
 }
