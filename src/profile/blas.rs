@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,17 @@ impl Dimensions {
             None => m * n + m + 2.0 * n,
         };
         elements * self.element_bytes()
+    }
+}
+
+impl fmt::Display for Dimensions {
+    /// `128 × 50 × 784 NT`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} × {}", self.m, self.n)?;
+        if let Some(k) = self.k {
+            write!(f, " × {k}")?;
+        }
+        write!(f, " {}", self.transposes)
     }
 }
 

@@ -33,11 +33,9 @@ fn threads(blas: &Blas) -> u32 {
     blas.threads.unwrap_or(1)
 }
 
-/// `128 × 50 × 784 NT`, or what is in its place.
+/// The shape, or what is in its place.
 fn shape(shape: Option<&Dimensions>) -> String {
-    let Some(shape) = shape else { return "other shapes".into() };
-    let k = shape.k.map_or_else(String::new, |k| format!(" × {k}"));
-    format!("{} × {}{k} {}", shape.m, shape.n, shape.transposes)
+    shape.map_or_else(|| "other shapes".into(), Dimensions::to_string)
 }
 
 /// The shapes with most time. `None`: no product was called.
