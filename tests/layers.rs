@@ -1,4 +1,5 @@
-//! Calls of matrix products as seen in a run: exact numbers and shapes, whatever library and convention.
+//! Calls of matrix products as seen in a run: exact numbers and shapes, whatever library and convention. Layers that are predicted, and
+//! input that is refused.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -131,4 +132,79 @@ fn shapes_of_numpy_are_exact() {
         assert_eq!(found, Some(calls), "{call} {shape}; {by_shape:?}");
     }
     assert_eq!(by_shape, BTreeMap::new());
+}
+
+/// The output of `rprof predict` with `arguments`.
+fn predicted(sandbox: &Sandbox, arguments: &[&str]) -> std::process::Output {
+    sandbox.run([&["predict"], arguments].concat())
+}
+
+fn has_openblas(sandbox: &Sandbox) -> bool {
+    let is_there = compiled(sandbox, "products.c", &["-lopenblas", "-lpthread"]).is_some();
+    let _ = std::fs::remove_file(sandbox.path().join("program"));
+    is_there
+}
+
+#[test]
+fn a_table_of_layers_is_predicted() {
+    let sandbox = Sandbox::new();
+    if !has_openblas(&sandbox) {
+        return;
+    }
+    let table = "batch = 64\nlayers = [\n{ name = \"fc\", gemm = [64, 50, 784], calls = 3 },\n{ relu = 3200 },\n]\n";
+    sandbox.file("net.toml", table, 0o644);
+    let output = predicted(&sandbox, &["net.toml", "--scale", "batch=128", "--threads", "1", "--json"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let of = |key: &str| found["layers"].as_array().unwrap().iter().map(|l| l[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("work"), ["128 × 50 × 784 NN", "relu 6400"]);
+    assert_eq!((&found["batch"], &found["threads"]), (&Value::from(128), &Value::from(1)));
+    let seconds: Vec<f64> = of("seconds").iter().map(|s| s.as_f64().unwrap()).collect();
+    let sum = 3.0 * seconds[0] + seconds[1];
+    assert!(
+        (found["seconds"].as_f64().unwrap() - sum).abs() < 1e-12 * sum.max(1.0) && seconds.iter().all(|s| *s > 0.0)
+    );
+    let text = stdout(&predicted(&sandbox, &["net.toml"]));
+    assert!(text.starts_with("Predicted: ") && text.contains("an item takes"), "{text}");
+}
+
+#[test]
+fn a_profile_s_products_are_predicted_with_another_batch() {
+    let sandbox = Sandbox::new();
+    let Some(program) = compiled(&sandbox, "products.c", &["-lopenblas", "-lpthread"]) else { return };
+    counted(&sandbox, "OPENBLAS_NUM_THREADS=1", &program.display().to_string());
+    let output = predicted(&sandbox, &["rprof.out", "--scale", "batch=256", "--batch-dimension", "m", "--json"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let layers = found["layers"].as_array().unwrap();
+    let scaled =
+        layers.iter().find(|layer| layer["work"].as_str().unwrap().starts_with("256 × ")).expect("a scaled layer");
+    assert_eq!(scaled["seen_s"], Value::Null, "{scaled}");
+    assert!(layers.iter().any(|layer| layer["seen_s"].is_number()), "others stay as they are");
+    assert!(found["library"].as_str().unwrap().contains("blas"), "{found}");
+}
+
+#[test]
+fn input_that_cannot_be_predicted_gets_one_line() {
+    let sandbox = Sandbox::new();
+    sandbox.file("empty.toml", "layers = []", 0o644);
+    sandbox.file("zero.toml", "layers = [{ gemm = [0, 1, 1] }]", 0o644);
+    sandbox.file("relu.toml", "layers = [{ relu = 10 }]", 0o644);
+    sandbox.file("fc.toml", "layers = [{ gemm = [4, 4, 4] }]", 0o644);
+    sandbox.file("cut.onnx", b"\x3a\xff\x01abc", 0o644);
+    for (arguments, part) in [
+        (&["missing.toml"][..], "missing.toml"),
+        (&["empty.toml"], "no layers"),
+        (&["zero.toml"], "a size of 0"),
+        (&["relu.toml", "--scale", "batch=3"], "--scale batch=3"),
+        (&["fc.toml", "--blas", "/no/library.so"], "--blas PATH"),
+        (&["fc.toml", "--scale", "m=3"], "only batch"),
+        (&["cut.onnx"], "no ONNX model"),
+        (&["cut.onnx", "--axis", "N=0"], "--axis"),
+    ] {
+        let output = predicted(&sandbox, arguments);
+        let text = stderr(&output);
+        assert_ne!(status(&output), 0, "{arguments:?}");
+        assert!(text.contains(part) && text.trim_end().lines().count() == 1, "{arguments:?}: {text}");
+    }
 }

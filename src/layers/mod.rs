@@ -61,6 +61,17 @@ pub struct Network {
     pub threads: Option<u32>,
 }
 
+impl Network {
+    /// Bytes that all layers use, each once.
+    pub fn footprint(&self) -> u64 {
+        let bytes = |layer: &Layer| match &layer.work {
+            Work::Product(shape) => shape.bytes() as u64,
+            Work::Elementwise(_, elements) => 8 * elements,
+        };
+        self.layers.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+}
+
 /// Reads a table of layers (`.toml`) or a model (`.onnx`), whose free dimensions have the values `axes`.
 ///
 /// # Errors

@@ -70,34 +70,41 @@ pub struct LayerPrediction {
 /// What was measured already.
 struct Measured {
     blas: Option<Blas>,
-    products: HashMap<Dimensions, f64>,
-    elementwise: HashMap<(Operation, u64), f64>,
+    /// By shape and footprint.
+    products: HashMap<(Dimensions, u64), f64>,
+    /// By operation, elements and footprint.
+    elementwise: HashMap<(Operation, u64, u64), f64>,
 }
 
 impl Measured {
-    fn seconds(&mut self, layer: &Layer) -> Result<f64, LayersError> {
+    fn seconds(&mut self, layer: &Layer, footprint: u64) -> Result<f64, LayersError> {
         match (&layer.work, &mut self.blas) {
             (Work::Product(shape), Some(blas)) => {
-                if let Some(known) = self.products.get(shape) {
+                let key = (shape.clone(), footprint);
+                if let Some(known) = self.products.get(&key) {
                     return Ok(*known);
                 }
                 let failed = |source| LayersError::Measure { layer: layer.name.clone(), source };
-                let seconds = blas.seconds(shape).map_err(failed)?;
-                self.products.insert(shape.clone(), seconds);
+                let seconds = blas.seconds(shape, footprint).map_err(failed)?;
+                self.products.insert(key, seconds);
                 Ok(seconds)
             }
             // A network with products has a library.
             (Work::Product(_), None) => Ok(f64::NAN),
             (Work::Elementwise(operation, elements), _) => {
-                let key = (*operation, *elements);
-                Ok(*self.elementwise.entry(key).or_insert_with(|| elementwise::seconds(*operation, *elements)))
+                let key = (*operation, *elements, footprint);
+                Ok(*self
+                    .elementwise
+                    .entry(key)
+                    .or_insert_with(|| elementwise::seconds(*operation, *elements, footprint)))
             }
         }
     }
 
     /// Seconds of each layer's call.
     fn all(&mut self, network: &Network) -> Result<Vec<f64>, LayersError> {
-        network.layers.iter().map(|layer| self.seconds(layer)).collect()
+        let footprint = network.footprint();
+        network.layers.iter().map(|layer| self.seconds(layer, footprint)).collect()
     }
 }
 

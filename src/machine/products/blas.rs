@@ -1,13 +1,13 @@
 //! f(m, n, k): the time of a matrix product, in the library that a program uses.
 //!
 //! The library is loaded by the loader's process, and its Fortran functions are called: every BLAS has them, and all their arguments are
-//! pointers. Operands are in memory and warm, as they are from one call of a loop to the next.
+//! pointers. Operands are as far away as memory of the program that was used as many bytes ago: copies of them are used in turn.
 
 use std::time::Duration;
 
 use super::error::ProductError;
 use super::repeat;
-use crate::machine::loader::{Call, Library, LoaderError, Remote};
+use crate::machine::loader::{CALLS, Call, Library, LoaderError, Remote};
 use crate::profile::blas::Dimensions;
 
 /// Limit of one request, of at least one product.
@@ -102,11 +102,11 @@ impl Blas {
         self.first(&names)?.ok_or_else(|| LoaderError::Symbol { name: names[0].clone() }.into())
     }
 
-    /// Seconds of one call.
+    /// Seconds of one call, in a program that uses `footprint` bytes in turn.
     ///
     /// # Errors
     /// The operands are too large, or the library lacks the function, crashed or took too long.
-    pub fn seconds(&mut self, shape: &Dimensions) -> Result<f64, ProductError> {
+    pub fn seconds(&mut self, shape: &Dimensions, footprint: u64) -> Result<f64, ProductError> {
         let plan = Plan::new(shape);
         let what = format!("a product of {} × {} × {}", shape.m, shape.n, shape.k.unwrap_or(1));
         let bytes = plan.operands.iter().map(|bytes| bytes.next_multiple_of(u128::from(PAGE))).sum::<u128>();
@@ -115,15 +115,18 @@ impl Blas {
             return Err(ProductError::TooLarge { shape, bytes, limit: MOST });
         }
         let function = self.function(shape)?;
-        let base = self.remote.memory(SCALARS + bytes as u64)?;
+        let bytes = bytes as u64;
+        let copies = (footprint.min(MOST) / bytes.max(1)).clamp(1, CALLS as u64);
+        let base = self.remote.memory(SCALARS + copies * bytes)?;
         self.remote.write(base, &plan.scalars(shape))?;
         // Pages that were never written are all the same one.
-        let touch = Call::new(self.touch, &[base + SCALARS, bytes as u64]);
+        let touch = Call::new(self.touch, &[base + SCALARS, copies * bytes]);
         self.remote.void_calls(&what, LIMIT, 1, &[touch])?;
-        let call = Call::new(function, &plan.arguments(base));
+        let call = |copy| Call::new(function, &plan.arguments(base, base + SCALARS + copy * bytes));
+        let calls: Vec<Call> = (0..copies).map(call).collect();
         let remote = &mut self.remote;
-        let seconds = repeat::seconds(|rounds| remote.void_calls(&what, LIMIT, rounds, &[call]))?;
-        Ok(seconds)
+        let seconds = repeat::seconds(|rounds| remote.void_calls(&what, LIMIT, rounds, &calls))?;
+        Ok(seconds / copies as f64)
     }
 }
 
@@ -195,10 +198,10 @@ impl Plan {
         page
     }
 
-    fn arguments(&self, base: u64) -> Vec<u64> {
+    /// Scalars are at `base`, operands from `next` on.
+    fn arguments(&self, base: u64, mut next: u64) -> Vec<u64> {
         let at = |offset: u64| base + offset;
         let [m, n, k, lda, ldb, ldc] = [0, 1, 2, 3, 4, 5].map(|i| at(SIZES + 8 * i));
-        let mut next = base + SCALARS;
         let [a, b, c] = self.operands.map(|bytes| {
             let operand = next;
             next += (bytes as u64).next_multiple_of(PAGE);
@@ -240,9 +243,9 @@ mod tests {
         let missing = Blas::open(&["no such library.so".into()], None).err().map(|e| e.to_string());
         assert!(missing.as_ref().is_some_and(|text| text.contains("no such library.so")), "{missing:?}");
         let Ok(mut blas) = Blas::open(&USUAL.map(String::from), Some(1)) else { return };
-        let huge = blas.seconds(&shape(1 << 40, 2, Some(1 << 40), "NN", true));
+        let huge = blas.seconds(&shape(1 << 40, 2, Some(1 << 40), "NN", true), 0);
         assert!(matches!(huge, Err(ProductError::TooLarge { .. })), "{huge:?}");
         let (small, large) = (shape(20, 20, Some(20), "NT", true), shape(400, 400, Some(400), "TN", false));
-        assert!(blas.seconds(&large).unwrap() > 20.0 * blas.seconds(&small).unwrap());
+        assert!(blas.seconds(&large, 0).unwrap() > 20.0 * blas.seconds(&small, 1 << 20).unwrap());
     }
 }
