@@ -53,6 +53,8 @@ pub struct Network {
     pub layers: Vec<Layer>,
     /// Items that pass at once, if that is known.
     pub batch: Option<u64>,
+    /// The batch is in shapes and in numbers of calls, by a dimension of a model: only reading it again gives another.
+    pub has_fixed_batch: bool,
     /// What is not predicted, and why.
     pub left_out: Vec<String>,
     /// Paths of the library to measure with; empty: the usual ones.

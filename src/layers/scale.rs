@@ -47,6 +47,9 @@ pub fn current(network: &Network, dimension: BatchDimension) -> Option<u64> {
             *weights.entry(*batched(&mut shape.clone(), dimension)).or_default() += weight;
         }
     }
+    if network.has_fixed_batch {
+        return network.batch;
+    }
     let heaviest = weights.into_iter().max_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
     network.batch.or(heaviest.map(|(batch, _)| batch))
 }
@@ -59,6 +62,9 @@ pub fn current(network: &Network, dimension: BatchDimension) -> Option<u64> {
 pub fn scale(network: &Network, scale: Scale) -> Result<Network, LayersError> {
     let Scale { batch, dimension } = scale;
     let wrong = |reason: String| LayersError::Scale { batch, reason };
+    if network.has_fixed_batch {
+        return Err(wrong("a model has its batch as a dimension (hint: --axis NAME=SIZE)".into()));
+    }
     let current = current(network, dimension)
         .ok_or_else(|| wrong("the network has no products (hint: give the table a line batch = N)".into()))?;
     let mut scaled = 0;
@@ -137,5 +143,7 @@ mod tests {
         assert!(scale(&network(vec![relu]), to).unwrap_err().to_string().contains("no products"));
         let other = Network { batch: Some(3), ..network(vec![product(100, 50, true)]) };
         assert!(scale(&other, to).unwrap_err().to_string().contains("no product has 3"));
+        let model = Network { has_fixed_batch: true, ..network(vec![product(100, 50, true)]) };
+        assert!(scale(&model, to).unwrap_err().to_string().contains("--axis"));
     }
 }

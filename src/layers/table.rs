@@ -64,6 +64,7 @@ pub fn network(path: &Path, text: &str) -> Result<Network, LayersError> {
     Ok(Network {
         layers: table.layers.into_iter().enumerate().map(layer).collect::<Result<_, LayersError>>()?,
         batch: table.batch,
+        has_fixed_batch: false,
         left_out: Vec::new(),
         libraries: table.blas.into_iter().collect(),
         threads: table.threads,

@@ -39,7 +39,7 @@ pub fn network(path: &Path, content: &[u8], axes: &[(String, u64)]) -> Result<Ne
     graph.initializer.iter().for_each(|tensor| known.add(tensor));
     let batch = inputs(&graph, axes, &mut known).map_err(wrong)?;
     let element = element_type(&graph);
-    let mut network = Network { batch, ..Network::default() };
+    let mut network = Network { batch, has_fixed_batch: true, ..Network::default() };
     if matches!(element, Some(FLOAT16 | BFLOAT16)) {
         network.left_out.push("half precision: products are measured in single precision".into());
     }
