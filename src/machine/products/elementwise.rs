@@ -55,7 +55,8 @@ pub fn seconds(operation: Operation, elements: u64, footprint: u64) -> f64 {
     let length = measured as usize;
     let all = pairs as usize * length;
     let from: Vec<f32> = (0..all).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();
-    let mut to = vec![0.0f32; all];
+    // Zeroed memory would have no pages yet.
+    let mut to = from.clone();
     let mut next = 0;
     let timed = repeat::seconds(|rounds| {
         let begun = Instant::now();
