@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
+use rprof::cli::{self, demo, diff, doctor, events, machine, merge, predict, run};
+use rprof::layers;
 use rprof::profile::Profile;
 use rprof::profile::network::Network;
 use rprof::report::{self, Extent, Format, Precision, View};
@@ -460,6 +461,37 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// `rprof predict`.
+pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
+    let is_description = args.input.extension().is_some_and(|e| e == "toml" || e == "onnx");
+    let (mut network, machine) = if is_description {
+        let quick = session::ceilings::MachineOptions { quick: true, refresh: false, gpus_only: false, quiet: true };
+        // Without ceilings there is only no share of the peak.
+        let machine = session::ceilings::measure(quick).ok().map(|(machine, _)| machine);
+        (layers::read(&args.input, &args.axis)?, machine)
+    } else {
+        let profile = report::json::read(&profile_path(&args.input))?;
+        (layers::of_profile(&profile)?, Some(profile.machine))
+    };
+    network.libraries.splice(0..0, args.blas);
+    network.threads = args.threads.or(network.threads);
+    let dimension = match args.batch_dimension {
+        None => layers::BatchDimension::ByOrder,
+        Some(predict::DimensionArg::M) => layers::BatchDimension::M,
+        Some(predict::DimensionArg::N) => layers::BatchDimension::N,
+    };
+    if let Some(batch) = args.scale {
+        network = layers::scale(&network, layers::Scale { batch, dimension })?;
+    }
+    let prediction = layers::predict(&network, layers::Settings { machine: machine.as_ref(), dimension })?;
+    if args.json {
+        print(serde_json::to_string_pretty(&prediction)? + "\n")?;
+    } else {
+        print(layers::text::text(&prediction, width()))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `rprof merge`.

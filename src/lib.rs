@@ -23,6 +23,7 @@ pub mod device;
 pub mod instrument;
 pub mod isa;
 pub mod join;
+pub mod layers;
 pub mod machine;
 pub mod memory;
 pub mod profile;

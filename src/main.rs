@@ -81,6 +81,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Query(args) => commands::query(args),
         Command::Diff(args) => commands::diff(args),
         Command::Merge(args) => commands::merge(args),
+        Command::Predict(args) => commands::predict(args),
         Command::Doctor(args) => commands::doctor(args),
         Command::Events(args) => commands::events(args),
         Command::Header => {

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod events;
 pub mod machine;
 pub mod merge;
+pub mod predict;
 pub mod query;
 pub mod report;
 pub mod run;
@@ -54,6 +55,8 @@ pub enum Command {
     Diff(diff::DiffArgs),
     /// Put several ranks or runs into one profile
     Merge(merge::MergeArgs),
+    /// Predict the time of layers: of a profile's matrix products, a table or an ONNX model
+    Predict(predict::PredictArgs),
     /// Try what this host allows and say exactly what to change for more
     Doctor(doctor::DoctorArgs),
     /// The event tables, and what this CPU really has

@@ -1,4 +1,5 @@
-//! The modules that the program's code lies in, and the functions in them whose calls are watched: markers, and those of MPI.
+//! The modules that the program's code lies in, and the functions in them whose calls are watched: markers, and those of
+//! MPI and BLAS.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::unistd::Pid;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
+use crate::tracee::blas::find::BlasSymbols;
 use crate::tracee::elf_reader::ElfReader;
 use crate::tracee::maps::Mapping;
 use crate::tracee::markers::{Marker, find};
@@ -29,17 +31,20 @@ pub struct Watched {
     pub markers: Vec<(u64, Marker)>,
     /// What it has of MPI.
     pub mpi: MpiSymbols,
+    /// What it has of BLAS.
+    pub blas: BlasSymbols,
 }
 
 impl Watched {
     /// Reads the symbols of the file at `path`.
     fn read(path: &Path) -> io::Result<Watched> {
-        let (mut markers, mut mpi) = (find::Found::default(), MpiSymbols::default());
+        let (mut markers, mut mpi, mut blas) = (find::Found::default(), MpiSymbols::default(), BlasSymbols::default());
         ElfReader::open(path)?.defined_symbols(|symbol| {
             markers.add(symbol);
             mpi.add(symbol);
+            blas.add(symbol);
         })?;
-        Ok(Watched { markers: markers.finish(), mpi: mpi.finish(path) })
+        Ok(Watched { markers: markers.finish(), mpi: mpi.finish(path), blas: blas.finish() })
     }
 }
 

@@ -18,6 +18,7 @@ mod address_spaces;
 mod assemble;
 mod attributed;
 mod attribution;
+mod blas;
 mod certified;
 mod chains;
 mod clocks;
@@ -128,10 +129,18 @@ pub fn join(
         full_names,
     );
     let marked = basis.map(|basis| regions::regions(&basis, &mut code));
+    let mut products = evidence.counted.and_then(|counted| {
+        let mut blas = blas::blas(counted.blas.as_ref()?, &counted.modules, &mut code);
+        blas.at_least = counted.warnings.iter().any(|warning| warning.code == RELEASED_CODE);
+        Some(blas)
+    });
     let calls = evidence.counted.and_then(|counted| counted.mpi.as_ref());
     let (mut named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
     if let (Some(named), Some(counted)) = (&mut named_mpi, evidence.counted) {
         named.at_least = counted.warnings.iter().any(|warning| warning.code == RELEASED_CODE);
+    }
+    if let Some(blas) = &mut products {
+        blas.threads = blas::threads(blas, &outcome.functions);
     }
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
@@ -166,6 +175,7 @@ pub fn join(
         regions: marked.map(|m| m.regions).unwrap_or_default(),
         devices: None,
         mpi: named_mpi,
+        blas: products,
         network: None,
         mpi_calls,
     }

@@ -100,6 +100,7 @@ pub mod host;
 pub mod kernels;
 pub mod loader;
 pub mod network;
+pub mod products;
 pub mod progress;
 pub mod store;
 #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,7 @@
 //! Everything here is serde data in base SI units. A value that was not measured is `null`, never 0.
 
 pub mod account;
+pub mod blas;
 pub mod ceiling;
 pub mod clock;
 pub mod code;
@@ -78,6 +79,9 @@ pub struct Profile {
     /// Calls of MPI; `None` where there was none, and where nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<mpi::Mpi>,
+    /// Matrix products that were called; `None` where there was none, and where nothing is known of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blas: Option<blas::Blas>,
     /// Ceilings of the network between the job's ranks; `None` where they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<network::Network>,

@@ -8,7 +8,7 @@ use crate::roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
 use super::trust::{Level, Trust};
-use super::{View, devices, mpi, name, regions, summary, table, text, verdict, words, wrap};
+use super::{View, blas, devices, mpi, name, regions, summary, table, text, verdict, words, wrap};
 
 /// Rows of the table.
 const ROWS: usize = 7;
@@ -44,6 +44,9 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out += &doubts(profile, width, room);
     }
     out += &devices::text(profile, view, width);
+    if let Some(sentence) = blas::sentence(profile) {
+        out += &format!("\n{}", wrap::at_most(&sentence, width, 2, ADVICE_LINES));
+    }
     out.extend(mpi::rows(profile, mpi::FEW).iter().map(|rows| regions::text(rows, width)));
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     out.push('\n');

@@ -6,7 +6,7 @@ use crate::roofline::ranking;
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
 use super::trust::Trust;
-use super::{View, counters, devices, mpi, name, regions, summary, system, verdict};
+use super::{View, blas, counters, devices, mpi, name, regions, summary, system, verdict};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -39,7 +39,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
     if !in_system.is_empty() {
         out += &format!("\n- {}\n", in_system.join("\n- "));
     }
-    for rows in mpi::tables(profile).into_iter().chain(regions::tables(profile)) {
+    for rows in blas::rows(profile).into_iter().chain(mpi::tables(profile)).chain(regions::tables(profile)) {
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         out += &format!("\n{}:\n\n", rows.title);
         out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());

@@ -107,6 +107,12 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.samples.append(&mut part.samples);
     add_all(&mut whole.functions, part.functions, threads, arrangement);
     mpi::add(&mut whole.mpi, part.mpi);
+    if let Some(part) = part.blas {
+        let blas = whole.blas.get_or_insert_default();
+        blas.at_least |= part.at_least;
+        blas.threads = blas.threads.max(part.threads);
+        blas.add(part.products);
+    }
     regions::add_all(&mut whole.regions, part.regions, arrangement == Arrangement::SideBySide);
 }
 
@@ -348,6 +354,7 @@ mod tests {
             regions: vec![],
             devices: None,
             mpi: None,
+            blas: None,
             network: None,
             mpi_calls: None,
         }

@@ -8,6 +8,7 @@
 //! Everything here works from the profile alone, on any machine. Reports mark missing values as not measured, never as 0.
 
 mod account;
+mod blas;
 mod brief;
 pub mod counters;
 pub mod csv;

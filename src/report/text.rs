@@ -10,7 +10,9 @@ use crate::profile::{Function, Profile};
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
 use super::trust::Trust;
-use super::{View, account, counters, devices, mpi, name, regions, summary, system, traffic, verdict as program, wrap};
+use super::{
+    View, account, blas, counters, devices, mpi, name, regions, summary, system, traffic, verdict as program, wrap,
+};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -39,6 +41,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out.push('\n');
         out.extend(in_system.iter().map(|line| wrap::hanging(line, width, 4)));
     }
+    out.extend(blas::rows(profile).iter().map(|rows| regions::text(rows, width)));
     out.extend(mpi::tables(profile).iter().map(|rows| regions::text(rows, width)));
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     let counters = counters::of_program(profile);

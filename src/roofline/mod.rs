@@ -26,6 +26,7 @@ pub mod negligible;
 mod network;
 pub mod parallelism;
 mod prefetch;
+pub mod products;
 pub mod ranking;
 pub mod remarks;
 pub mod reuse;

@@ -56,6 +56,7 @@ mod tests {
             regions: vec![],
             devices: None,
             mpi: None,
+            blas: None,
             network: None,
             mpi_calls: None,
         };

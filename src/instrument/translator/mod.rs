@@ -16,6 +16,8 @@
 //! the stack are the program's own (`translate/returns`). Exits are linked as their targets are translated; indirect ones look
 //! the target up in line. A thread that needs a translation asks through a mailbox, or by a trap when rprof does not poll.
 
+mod blas;
+mod calls;
 mod code_cache;
 mod counts;
 mod kernel;
@@ -81,7 +83,7 @@ impl CountingEngine for Translator {
         let (blocks, in_regions) = std::mem::take(&mut run.tally).finish();
         evidence.blocks = blocks;
         evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
-        evidence.mpi = std::mem::take(&mut run.mpi).finish();
+        (evidence.mpi, evidence.blas) = std::mem::take(&mut run.calls).finish();
         evidence.warnings.extend(run.roster.doubt());
         let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);

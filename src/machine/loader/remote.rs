@@ -26,7 +26,7 @@ const TO_END: Duration = Duration::from_secs(5);
 /// Bytes that a pipe that is ready takes without blocking.
 const PIPE_BUF: usize = 4096;
 /// Most arguments of a call, as in the loader.
-pub const ARGUMENTS: usize = 12;
+pub const ARGUMENTS: usize = 16;
 /// Most calls of a request, as in the loader.
 pub const CALLS: usize = 64;
 
@@ -40,7 +40,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call with up to twelve arguments.
+    /// A call with up to sixteen arguments.
     pub fn new(function: u64, given: &[u64]) -> Call {
         let mut arguments = [0; ARGUMENTS];
         arguments.iter_mut().zip(given).for_each(|(to, from)| *to = *from);
@@ -156,8 +156,33 @@ impl Remote {
     /// # Errors
     /// The process is lost: it crashed, or did not answer within `limit`.
     pub fn calls(&mut self, what: &str, limit: Duration, rounds: u64, calls: &[Call]) -> Result<Outcome, LoaderError> {
+        self.call(6, what, limit, rounds, calls)
+    }
+
+    /// Makes `calls` in order, `rounds` times, of functions that return nothing. At most [`CALLS`]. Returns the time of all rounds.
+    ///
+    /// # Errors
+    /// As [`calls`](Self::calls).
+    pub fn void_calls(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        rounds: u64,
+        calls: &[Call],
+    ) -> Result<Duration, LoaderError> {
+        self.call(8, what, limit, rounds, calls).map(|outcome| outcome.time)
+    }
+
+    fn call(
+        &mut self,
+        request: u64,
+        what: &str,
+        limit: Duration,
+        rounds: u64,
+        calls: &[Call],
+    ) -> Result<Outcome, LoaderError> {
         debug_assert!(calls.len() <= CALLS);
-        let mut request = words(&[6, rounds, calls.len() as u64]);
+        let mut request = words(&[request, rounds, calls.len() as u64]);
         for call in calls {
             request.extend(words(&[call.function]));
             request.extend(words(&call.arguments));

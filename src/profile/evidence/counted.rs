@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ThreadInfo;
+use super::blas::BlasEvidence;
 use super::blocks::BlockCount;
 use super::estimate::Estimate;
 use super::marks::CountedMarks;
@@ -43,6 +44,8 @@ pub struct CountedEvidence {
     pub marks: Option<CountedMarks>,
     /// Calls of MPI; `None`: there was none.
     pub mpi: Option<MpiEvidence>,
+    /// Calls of matrix products; `None`: there was none.
+    pub blas: Option<BlasEvidence>,
     /// The counts were extended from windows to the whole run; `None`: all of it was counted.
     pub estimate: Option<Estimate>,
     /// Doubts about these figures.

@@ -1,5 +1,6 @@
 //! Evidence: the result of each producer. Facts keyed by process, thread and module + offset; merging is concatenation.
 
+pub mod blas;
 pub mod blocks;
 pub mod bursts;
 pub mod counted;

@@ -24,7 +24,8 @@ use super::error::ReportError;
 use super::number::{NOT_MEASURED, seconds};
 use super::trust::Trust;
 use super::{
-    View, counters, devices, flamegraph, machine, mpi, name, palette, plot, regions, summary, system, table, verdict,
+    View, blas, counters, devices, flamegraph, machine, mpi, name, palette, plot, regions, summary, system, table,
+    verdict,
 };
 
 const CSS: &str = include_str!("report.css");
@@ -132,7 +133,7 @@ fn experiment(profile: &Profile) -> String {
 /// Regions and work that the program marks.
 fn marked(profile: &Profile) -> String {
     let mut out = String::new();
-    for rows in mpi::tables(profile).into_iter().chain(regions::tables(profile)) {
+    for rows in blas::rows(profile).into_iter().chain(mpi::tables(profile)).chain(regions::tables(profile)) {
         let _ = write!(out, "<h2>{}</h2>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));
         let class = |i: usize| if rows.words.contains(&i) { " class=\"words\"" } else { "" };
         for (i, title) in rows.titles.iter().enumerate() {

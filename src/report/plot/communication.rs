@@ -62,8 +62,12 @@ pub fn svg(profile: &Profile) -> Option<String> {
     let pair = |left, right| Area { left, top: page::TOP, right, bottom: PAIR - 84.0 };
     let rates = || spots.iter().map(|spot| spot.rate).chain(ceilings.iter().map(|ceiling| ceiling.value));
     let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
-    let of_network =
-        Slope { label: format!("network {}", si(roofs.network, "B/s")), value: roofs.network, class: "rf-dram" };
+    let of_network = Slope {
+        id: "net".into(),
+        label: format!("network {}", si(roofs.network, "B/s")),
+        value: roofs.network,
+        class: "rf-dram",
+    };
     let sides: [(Area, &str, &str, Vec<Slope>, fn(&Spot<'_>) -> f64); 2] = [
         (pair(page::LEFT, middle - 12.0), "FLOP/byte of memory", "performance", slopes, |spot| spot.oi),
         (pair(middle + 44.0, WIDTH - page::RIGHT), "FLOP/byte that ranks hand over", "", vec![of_network], |spot| {

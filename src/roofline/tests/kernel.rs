@@ -226,6 +226,7 @@ pub fn profile(functions: Vec<Function>, machine: Machine) -> Profile {
         regions: vec![],
         devices: None,
         mpi: None,
+        blas: None,
         network: None,
         mpi_calls: None,
     }

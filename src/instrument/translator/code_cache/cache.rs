@@ -12,12 +12,12 @@ use crate::instrument::translator::code_cache::counters::{Counters, Sum};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::lookups::Lookups;
-use crate::instrument::translator::code_cache::mpi_places::Places;
 use crate::instrument::translator::code_cache::shared::Shared;
 use crate::instrument::translator::code_cache::syscall_table::write_tables;
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::code_cache::version::{Place, Version};
+use crate::instrument::translator::code_cache::watched_places::WatchedPlaces;
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::tracee::address::{Address, CacheAddress};
@@ -86,8 +86,8 @@ pub struct CodeCache {
     pub(crate) usual: Usual,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
-    /// Functions of MPI, and where calls of them return.
-    pub(crate) mpi: Places,
+    /// Functions whose calls are recorded, and where they return.
+    pub(crate) watched: WatchedPlaces,
 }
 
 impl CodeCache {
@@ -129,7 +129,7 @@ impl CodeCache {
             style: Style::default(),
             usual: Usual::default(),
             markers: AddressMap::default(),
-            mpi: Places::default(),
+            watched: WatchedPlaces::default(),
         }
     }
 

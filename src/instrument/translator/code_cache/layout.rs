@@ -85,10 +85,10 @@ pub const MARKER_ARGUMENTS: u32 = 0x288;
 /// And rsp.
 pub const MARKER_STACK: u32 = 0x2a8;
 
-/// Where the next record of a call of MPI goes.
-pub const MPI_CURSOR: u32 = 0x2b0;
+/// Where the next record of a watched call goes.
+pub const CALL_CURSOR: u32 = 0x2b0;
 /// How many records more until rprof is to read them.
-pub const MPI_LEFT: u32 = 0x2b8;
+pub const CALLS_LEFT: u32 = 0x2b8;
 
 /// A system call that may move bytes of a socket: the kind of its descriptor, as in [`DESCRIPTORS`].
 pub const SOCKET_KIND: u32 = 0x2c0;
@@ -104,7 +104,7 @@ pub const REGION: u64 = 32 << 20;
 /// Regions that one program image has room for: two images of them fit below the places of PIEs.
 pub const REGIONS: u64 = 4096;
 /// Counters that a region has room for.
-pub const MAX_SLOTS: u32 = (MPI_KNOWN - COUNTERS) / 8;
+pub const MAX_SLOTS: u32 = (KNOWN_RETURNS - COUNTERS) / 8;
 /// The buffer of addresses, at a multiple of 64 KiB.
 pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
 /// Bytes of the buffer.
@@ -121,17 +121,17 @@ pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
 /// Room for all records of a traced block: 200 instructions, each with one record of the longest kind, or two of others.
 pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
-/// The ring of calls of MPI.
-pub const MPI_RING: u32 = TRACE_BUFFER - MPI_RING_SIZE;
+/// The ring of watched calls.
+pub const CALL_RING: u32 = TRACE_BUFFER - CALL_RING_SIZE;
 /// Its bytes: a thread waits for rprof when it is full, which takes milliseconds if ranks occupy all CPUs.
-pub const MPI_RING_SIZE: u32 = 0x40_0000;
+pub const CALL_RING_SIZE: u32 = 0x40_0000;
 
-/// Return addresses of calls of MPI that rprof knows, by their low 16 bits.
-pub const MPI_KNOWN: u32 = MPI_RING - 0x8_0000;
+/// Return addresses of watched calls that rprof knows, by their low 16 bits.
+pub const KNOWN_RETURNS: u32 = CALL_RING - 0x8_0000;
 
 /// Where a return address stands if rprof knows it.
-pub const fn mpi_known(returns_to: u64) -> u32 {
-    MPI_KNOWN + 8 * (returns_to as u32 & 0xffff)
+pub const fn known_return(returns_to: u64) -> u32 {
+    KNOWN_RETURNS + 8 * (returns_to as u32 & 0xffff)
 }
 
 /// Counters of a `syscall` whose number is known only at run time: one for each number, the last for all higher ones.

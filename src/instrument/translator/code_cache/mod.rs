@@ -1,8 +1,10 @@
 //! The translations of an address space, and their memory.
 
 pub mod arena;
+pub mod blas_places;
 pub mod block;
 pub mod cache;
+pub mod call_record;
 pub mod chunks;
 pub mod counters;
 pub mod course;
@@ -14,7 +16,6 @@ pub mod layout;
 pub mod leaders;
 pub mod lookups;
 pub mod mpi_places;
-pub mod mpi_record;
 pub mod probe_site;
 pub mod records;
 pub mod regions;
@@ -26,3 +27,4 @@ pub mod trampoline;
 pub mod unsettled;
 pub mod usual_targets;
 pub mod version;
+pub mod watched_places;

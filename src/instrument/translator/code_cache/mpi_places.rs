@@ -29,29 +29,10 @@ impl Entry {
     }
 }
 
-/// What stands at the start of a block that is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watched {
-    /// A function begins, with so many arguments on the stack. rprof must see the call at once, or may read of it later.
-    Call {
-        /// Words above the return address.
-        on_stack: u8,
-        /// At once.
-        at_once: bool,
-    },
-    /// A function returns.
-    Return {
-        /// At once.
-        at_once: bool,
-    },
-}
-
-/// Functions, call sites and datatypes by address.
+/// Functions and datatypes by address.
 #[derive(Debug, Default)]
 pub struct Places {
     entries: AddressMap<u64, Entry>,
-    /// Where watched calls return, and whether rprof must see that at once.
-    returns: AddressMap<u64, bool>,
     /// Code of MPI: what it calls is not the program's call.
     inside: Vec<Range<u64>>,
     /// Objects behind handles, and the bytes of an element.
@@ -106,24 +87,8 @@ impl Places {
         self.inside.iter().any(|range| range.contains(&at))
     }
 
-    /// Watches the return to `at`. False: it is watched already.
-    pub fn watch_return(&mut self, at: u64, at_once: bool) -> bool {
-        let before = self.returns.insert(at, at_once || self.returns.get(&at).copied().unwrap_or(false));
-        before.is_none() || before == Some(false) && at_once
-    }
-
-    /// What is watched at the start of the block at `at`.
-    pub fn watched(&self, at: u64) -> Option<Watched> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        if let Some(entry) = self.entries.get(&at) {
-            let function = entry.function();
-            return Some(Watched::Call {
-                on_stack: entry.on_stack(),
-                at_once: function.is_read_at_once() && entry.binding != Binding::Fortran,
-            });
-        }
-        self.returns.get(&at).map(|&at_once| Watched::Return { at_once })
+    /// There is no function of MPI.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 }

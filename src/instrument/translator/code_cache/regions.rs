@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::instrument::translator::code_cache::call_record::ROOM;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::mpi_record::ROOM;
 use crate::instrument::translator::code_cache::shared::Shared;
 use crate::tracee::address::Address;
 
@@ -63,8 +63,8 @@ impl Regions {
         };
         let base = self.base(region);
         self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
-        self.set(region, layout::MPI_CURSOR, base.get() + u64::from(layout::MPI_RING));
-        self.set(region, layout::MPI_LEFT, ROOM);
+        self.set(region, layout::CALL_CURSOR, base.get() + u64::from(layout::CALL_RING));
+        self.set(region, layout::CALLS_LEFT, ROOM);
         Ok(region)
     }
 

@@ -8,8 +8,8 @@
 //!                                                               not polled, or out of patience ─▶ int3 (a ptrace stop)
 //! ```
 
+use crate::instrument::translator::code_cache::call_record::{SOCKET, SOCKET_CALL};
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::mpi_record::{SOCKET, SOCKET_CALL};
 use crate::instrument::translator::code_cache::syscall_table::CallClass;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::x86_64::emit::{Code, Gpr, R10, RAX, RCX, RDI, RDX, RSI, RSP};
@@ -269,7 +269,7 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
     let syscall = code.here();
     code.raw(&[0x0f, 0x05]);
     code.save(layout::SAVE_LENT, R11);
-    code.load(RCX, layout::MPI_CURSOR);
+    code.load(RCX, layout::CALL_CURSOR);
     code.constant(R11, SOCKET);
     code.store_at(RCX, 0, R11);
     code.load(R11, layout::SOCKET_NUMBER);
@@ -281,10 +281,10 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
     code.store_at(RCX, 48, R11);
     code.store_at(RCX, 56, RAX);
     code.add_far(RCX, RCX, 8 * SOCKET_CALL as u32);
-    code.save(layout::MPI_CURSOR, RCX);
-    code.load(RCX, layout::MPI_LEFT);
+    code.save(layout::CALL_CURSOR, RCX);
+    code.load(RCX, layout::CALLS_LEFT);
     code.add_small(RCX, -1);
-    code.save(layout::MPI_LEFT, RCX);
+    code.save(layout::CALLS_LEFT, RCX);
     let full = code.jump_if_rcx_zero();
     code.copy(RCX, R11);
     code.load(R11, layout::SAVE_LENT);

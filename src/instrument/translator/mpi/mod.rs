@@ -8,6 +8,6 @@
 //!
 //! The program is not changed: no library is loaded into it, and no wrapper called.
 
-pub mod open_calls;
+pub mod call;
 pub mod recorder;
 pub mod socket_traffic;

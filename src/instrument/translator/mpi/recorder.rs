@@ -1,25 +1,23 @@
-//! Reads the rings of threads, and adds their calls up by call site.
+//! Adds the calls of MPI up by call site.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use super::open_calls::{Open, OpenCalls, Returns};
+use super::call::{OpenCall, Returns};
 use super::socket_traffic::SocketTraffic;
+use crate::instrument::translator::calls::open_calls::{Open, OpenCalls};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::call_record::{CallRecord, ReturnRecord, SocketRecord};
 use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
-use crate::instrument::translator::code_cache::mpi_record::{CallRecord, ROOM, ReturnRecord, SOCKET, Words};
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, NetworkEvidence, NetworkMissing, SIZES, Traffic};
 use crate::tracee::address::Address;
-use crate::tracee::clock;
+use crate::tracee::clock::TimeStamps;
 use crate::tracee::memory::Memory;
 use crate::tracee::mpi::communicators;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
@@ -38,16 +36,20 @@ pub struct MpiRecorder {
     /// Sites by return address: of the thread that was last there.
     recent: AddressMap<u64, Recent>,
     /// By thread.
-    threads: HashMap<u32, OpenCalls>,
-    clock: Option<TimeStamps>,
+    threads: HashMap<u32, OpenCalls<OpenCall>>,
     first: Option<Pid>,
     sockets: SocketTraffic,
     /// Bytes to and from other hosts, outside of calls.
     outside: Traffic,
     /// The counters of RDMA ports when the first call was read.
     ports: Option<Traffic>,
-    /// Memory for a ring.
-    ring: Vec<u8>,
+}
+
+/// What is known of one thread and its process.
+#[derive(Debug)]
+pub struct Lent {
+    open: OpenCalls<OpenCall>,
+    handles: Handles,
 }
 
 /// A call site that was met before.
@@ -59,102 +61,58 @@ struct Recent {
     site: u32,
 }
 
-/// The time stamp counter against CLOCK_MONOTONIC.
-#[derive(Debug, Clone, Copy)]
-struct TimeStamps {
-    ticks: u64,
-    at_ns: u64,
-    begun: Instant,
-}
-
-impl TimeStamps {
-    fn now() -> TimeStamps {
-        TimeStamps { ticks: time_stamp(), at_ns: clock::monotonic_ns(), begun: Instant::now() }
-    }
-
-    /// Ticks in a nanosecond since.
-    fn ticks_per_ns(&self) -> f64 {
-        let ns = self.begun.elapsed().as_nanos() as f64;
-        (time_stamp().wrapping_sub(self.ticks)) as f64 / ns.max(1.0)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn time_stamp() -> u64 {
-    // SAFETY: reads a counter that every x86-64 has.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-/// Empties a ring.
-fn empty(regions: &Regions, region: u32) {
-    regions.set(region, layout::MPI_CURSOR, regions.base(region).get() + u64::from(layout::MPI_RING));
-    regions.set(region, layout::MPI_LEFT, ROOM);
-}
-
 impl MpiRecorder {
-    /// Reads the ring of a thread that waits or is stopped. Call sites that it has not seen before are watched from now on.
-    pub fn drain(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread) {
-        let regions = thread.regions.borrow();
-        let start = regions.base(thread.region).get() + u64::from(layout::MPI_RING);
-        let bytes = regions.get(thread.region, layout::MPI_CURSOR).wrapping_sub(start);
-        if bytes == 0 || bytes > u64::from(layout::MPI_RING_SIZE) {
-            return;
+    /// Lends the state of a thread whose ring is being read.
+    pub fn lend(&mut self, process: &Process, space: &CodeCache, thread: &Thread) -> Lent {
+        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
+        let mpi = &space.watched.mpi;
+        handles.family = mpi.family.unwrap_or_default();
+        handles.worlds.clone_from(&mpi.worlds);
+        if handles.datatypes.len() < mpi.datatypes.len() {
+            handles.datatypes.extend(mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
         }
-        let mut ring = std::mem::take(&mut self.ring);
-        ring.resize(bytes as usize, 0);
-        if regions.read(thread.region, layout::MPI_RING, &mut ring).is_err() {
-            return;
-        }
-        if self.clock.is_none() {
-            self.clock = Some(TimeStamps::now());
+        Lent { open: self.threads.remove(&thread.ordinal).unwrap_or_default(), handles }
+    }
+
+    /// Takes back what [`lend`](Self::lend) gave.
+    pub fn take_back(&mut self, process: &Process, thread: &Thread, lent: Lent) {
+        self.threads.insert(thread.ordinal, lent.open);
+        self.handles.insert(process.pid, lent.handles);
+    }
+
+    /// The first record of a run is read.
+    fn begin(&mut self, process: &Process) {
+        if self.first.is_none() {
+            self.first = Some(process.pid);
             self.ports = rdma_ports::bytes(Path::new(rdma_ports::SYS));
         }
-        self.first.get_or_insert(process.pid);
-        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
-        handles.family = space.mpi.family.unwrap_or_default();
-        handles.worlds.clone_from(&space.mpi.worlds);
-        if handles.datatypes.len() < space.mpi.datatypes.len() {
-            handles.datatypes.extend(space.mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
+    }
+
+    /// Notes what a system call moved.
+    pub fn moved(
+        &mut self,
+        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        lent: &mut Lent,
+        record: &SocketRecord,
+    ) {
+        self.begin(process);
+        let moved = self.sockets.note((process, space, thread), record);
+        let site = lent.open.innermost(|call| call.site.is_some()).and_then(|open| open.what.site);
+        match site.and_then(|site| self.sites.get_mut(site as usize)) {
+            Some(site) => site.network += moved,
+            None => self.outside += moved,
         }
-        let mut open = self.threads.remove(&thread.ordinal).unwrap_or_default();
-        let mut words = Words::new(&ring);
-        while let Some(place) = words.place() {
-            if place == SOCKET {
-                let Some(record) = words.socket() else { break };
-                let moved = self.sockets.note((process, space, thread), &record);
-                let site = open.outer().and_then(|open| open.site);
-                match site.and_then(|site| self.sites.get_mut(site as usize)) {
-                    Some(site) => site.network += moved,
-                    None => self.outside += moved,
-                }
-                continue;
-            }
-            match space.mpi.entry(place) {
-                Some(entry) => {
-                    let Some(record) = words.call(entry.on_stack()) else { break };
-                    self.called((process, space, thread), (&mut open, &mut handles), entry, &record);
-                    regions.set(thread.region, layout::mpi_known(record.returns_to), record.returns_to);
-                }
-                None => {
-                    let Some(record) = words.returned() else { break };
-                    self.returned(process, (&mut open, &mut handles), &record);
-                }
-            }
-        }
-        self.threads.insert(thread.ordinal, open);
-        self.handles.insert(process.pid, handles);
-        self.ring = ring;
-        empty(&regions, thread.region);
     }
 
     /// Notes a call, and watches its return.
-    fn called(
+    pub fn called(
         &mut self,
         (process, space, thread): (&Process, &mut CodeCache, &Thread),
-        (open, handles): (&mut OpenCalls, &mut Handles),
+        Lent { open, handles }: &mut Lent,
         entry: Entry,
         record: &CallRecord,
     ) {
+        self.begin(process);
         let function = entry.function();
         let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
@@ -164,10 +122,10 @@ impl MpiRecorder {
         open.enter(record.stack);
         let is_c = matches!(entry.binding, Binding::C { .. });
         let wide = entry.binding == Binding::C { wide: true };
-        let outer = open.outer();
+        let outer = open.innermost(|call| call.site.is_some()).map(|outer| &mut outer.what);
         // What the program's own code calls within a call, after a jump out of one, or in a handler, is the program's call, too.
         let site = match &outer {
-            Some(_) if space.mpi.is_linked_in => None,
+            Some(_) if space.watched.mpi.is_linked_in => None,
             _ => self.own_site((process, space, thread), (record, entry.function, wide)),
         };
         let outer = outer.filter(|_| site.is_none());
@@ -207,14 +165,9 @@ impl MpiRecorder {
             returns_to,
             time: record.time,
             executed: record.executed,
-            site,
-            bytes,
-            is_undecided: !is_c,
-            sides,
-            communicator,
-            result,
+            what: OpenCall { site, bytes, is_undecided: !is_c, sides, communicator, result },
         });
-        if space.mpi.watch_return(returns_to, at_once) {
+        if space.watched.watch_return(returns_to, at_once) {
             space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }
     }
@@ -232,7 +185,7 @@ impl MpiRecorder {
         {
             return Some(recent.site);
         }
-        if space.mpi.is_inside(returns_to) {
+        if space.watched.mpi.is_inside(returns_to) {
             return None;
         }
         let at = process.place(Address::new(returns_to.wrapping_sub(1)))?;
@@ -242,22 +195,22 @@ impl MpiRecorder {
         Some(site)
     }
 
-    /// Notes that a call has returned.
-    fn returned(&mut self, process: &Process, (open, handles): (&mut OpenCalls, &mut Handles), record: &ReturnRecord) {
-        let Some(open) = open.leave(record.place, record.stack) else { return };
-        if let Some(result) = open.result {
+    /// Notes that a call has returned, if it is one of MPI.
+    pub fn returned(&mut self, process: &Process, Lent { open, handles }: &mut Lent, record: &ReturnRecord) {
+        let Some(Open { what: call, time: begun, .. }) = open.leave(record.place, record.stack) else { return };
+        if let Some(result) = call.result {
             learn(handles, &|at, buffer| read_memory(&process.memory, at, buffer), result);
         }
-        let Some(site) = open.site else { return };
+        let Some(site) = call.site else { return };
         let totals = &mut self.sites[site as usize];
         totals.timed += 1;
         // In ticks until the run has ended.
-        totals.time_s += record.time.wrapping_sub(open.time) as f64;
+        totals.time_s += record.time.wrapping_sub(begun) as f64;
         if self.calls.len() < MpiEvidence::CALLS {
-            let Sides { to, from, root } = open.sides;
-            let (bytes, communicator) = (open.bytes, open.communicator);
+            let Sides { to, from, root } = call.sides;
+            let (bytes, communicator) = (call.bytes, call.communicator);
             let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes, to, from, root, communicator };
-            self.calls.push((call, open.time, record.time));
+            self.calls.push((call, begun, record.time));
         } else {
             self.left_out += 1;
         }
@@ -297,9 +250,9 @@ impl MpiRecorder {
         }
     }
 
-    /// Ends the run. `None`: nothing of MPI was called.
-    pub fn finish(mut self) -> Option<MpiEvidence> {
-        let clock = self.clock?;
+    /// Ends the run, whose time stamps are those of `clock`. `None`: nothing of MPI was called.
+    pub fn finish(mut self, clock: &TimeStamps) -> Option<MpiEvidence> {
+        self.first?;
         let ticks_per_ns = clock.ticks_per_ns();
         for site in &mut self.sites {
             site.time_s /= ticks_per_ns * 1e9;
@@ -307,10 +260,7 @@ impl MpiRecorder {
             let described = site.sizes.iter().sum::<u64>() + site.unknown;
             site.unknown += site.calls.saturating_sub(described);
         }
-        let at_ns = |ticks: u64| {
-            let since = ticks.wrapping_sub(clock.ticks) as i64 as f64 / ticks_per_ns;
-            (clock.at_ns as f64 + since).max(0.0) as u64
-        };
+        let at_ns = |ticks: u64| clock.at_ns(ticks, ticks_per_ns);
         let mut calls: Vec<MpiCall> = self
             .calls
             .into_iter()

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::call_record::SocketRecord;
 use crate::instrument::translator::code_cache::descriptor::DescriptorKind;
-use crate::instrument::translator::code_cache::mpi_record::SocketRecord;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::mpi::{NetworkMissing, Traffic};

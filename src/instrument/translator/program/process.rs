@@ -307,14 +307,15 @@ fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, space: &mut C
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
             let located = modules.locate(pid, mapping);
             range.located = Some(located);
-            let Watched { markers, mpi } = modules.watched(pid, located.module);
+            let Watched { markers, mpi, blas } = modules.watched(pid, located.module);
             space.markers.extend(markers.iter().map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
             let text = range.start.get()..range.end.get();
-            space.mpi.add(located.module, mpi, located.bias, text);
-            if space.mpi.begins_to_see_sockets() {
+            space.watched.mpi.add(located.module, mpi, located.bias, text);
+            if space.watched.mpi.begins_to_see_sockets() {
                 record_sockets(&space.tables);
                 open_sockets(pid).into_iter().for_each(|fd| space.set_descriptor(fd, DescriptorKind::New));
             }
+            space.watched.blas.add(located.module, blas, located.bias);
         }
     }
 }

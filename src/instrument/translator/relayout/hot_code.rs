@@ -221,8 +221,8 @@ impl Placing {
         look_where_jumps_go(space, regions, &starts, &self.regions);
         let mut hot = Vec::new();
         for (at, count) in blocks {
-            // Calls of a marker function or of MPI must reach the code that reports the call.
-            if space.markers.contains_key(&at.get()) || space.mpi.watched(at.get()).is_some() {
+            // Calls of a marker function, or those that are recorded, must reach the code that reports the call.
+            if space.markers.contains_key(&at.get()) || space.watched.at(at.get()).is_some() {
                 continue;
             }
             if let Some(block) = source.block(at) {

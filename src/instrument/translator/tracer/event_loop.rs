@@ -199,7 +199,7 @@ impl Run {
             let Some(process) = self.processes.get(&thread.process) else { continue };
             any = true;
             if site == MARK {
-                note_call(&mut self.marks, &mut self.mpi, process, thread);
+                note_call(&mut self.marks, &mut self.calls, process, thread);
                 if thread.version.traces() {
                     self.recording.note_answer();
                 }

@@ -17,7 +17,6 @@ use crate::instrument::translator::code_cache::regions::NoRegion;
 use crate::instrument::translator::kernel::allocations::Askers;
 use crate::instrument::translator::kernel::group::Group;
 use crate::instrument::translator::kernel::marks::Marks;
-use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::relayout::hot_code::{HotnessPoll, PlacingSettings};
@@ -27,6 +26,7 @@ use crate::instrument::translator::sampling::recording::Recording;
 use crate::instrument::translator::tracer::loans::Loans;
 use crate::instrument::translator::tracer::polling::Polling;
 use crate::instrument::translator::tracer::uncounted::Uncounted;
+use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::profile::run::Warning;
 use crate::tracee::affinity::Seat;
 use crate::tracee::remote::RemoteError;
@@ -115,8 +115,8 @@ pub(crate) struct Run {
     pub askers: Askers,
     /// The marked regions that threads are in.
     pub marks: Marks,
-    /// Calls of MPI.
-    pub mpi: MpiRecorder,
+    /// Calls of MPI and BLAS.
+    pub calls: CallRecorder,
     /// Code caches of address spaces that no longer exist, still to be added to the tally.
     pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
     /// Seconds from the start of the run to its end.
@@ -160,7 +160,7 @@ impl Run {
             family_cpu_s: None,
             askers: Askers::default(),
             marks: Marks::default(),
-            mpi: MpiRecorder::default(),
+            calls: CallRecorder::default(),
             recording: Recording::new(sinks, visits),
             finished: VecDeque::new(),
             wall_s: 0.0,

@@ -245,7 +245,7 @@ impl Run {
             }
             if site == crate::instrument::translator::code_cache::stubs::MARK as usize {
                 drop(space);
-                note_call(&mut self.marks, &mut self.mpi, process, thread);
+                note_call(&mut self.marks, &mut self.calls, process, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();

@@ -214,7 +214,7 @@ impl Run {
     pub fn note_mark(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            note_call(&mut self.marks, &mut self.mpi, process, thread);
+            note_call(&mut self.marks, &mut self.calls, process, thread);
         }
     }
 

@@ -245,7 +245,7 @@ impl Run {
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
-        image.space.mpi.sees_sockets = true;
+        image.space.watched.mpi.sees_sockets = true;
         image.space.has_sink = self.recording.drain.is_some();
         image.space.set_polling(self.is_polling());
         image.space.prepare_traces(&image.regions);
@@ -350,7 +350,7 @@ impl Run {
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
             self.marks.ended(process, &thread);
-            self.mpi.drain(process, &mut process.image.space.borrow_mut(), &thread);
+            self.calls.drain(process, &mut process.image.space.borrow_mut(), &thread);
         }
         if ended && let Some(drain) = &mut self.recording.drain {
             drain.ended(thread.ordinal);

@@ -1,18 +1,102 @@
-//! A thread waits at the start of a function whose calls are watched, or where one returned: whose turn it is.
+//! Calls that are watched: who is told of a thread that waits in one, and the rings of threads.
 
+use crate::instrument::translator::blas::recorder::BlasRecorder;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::call_record::{ROOM, SOCKET, Words};
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
+use crate::profile::evidence::blas::BlasEvidence;
+use crate::profile::evidence::mpi::MpiEvidence;
+use crate::tracee::clock::TimeStamps;
 
-/// `thread` waits in a call of a marker function, or of MPI.
-pub fn note_call(marks: &mut Marks, mpi: &mut MpiRecorder, process: &Process, thread: &Thread) {
+/// `thread` waits in a call of a marker function, or in one that is recorded.
+pub fn note_call(marks: &mut Marks, calls: &mut CallRecorder, process: &Process, thread: &Thread) {
     let at = thread.regions.borrow().get(thread.region, layout::MARKER);
     let is_marker = process.image.space.borrow().markers.contains_key(&at);
     if is_marker {
         marks.called(process, thread);
     } else {
-        mpi.drain(process, &mut process.image.space.borrow_mut(), thread);
+        calls.drain(process, &mut process.image.space.borrow_mut(), thread);
     }
+}
+
+/// The recorded calls of a run.
+#[derive(Debug, Default)]
+pub struct CallRecorder {
+    mpi: MpiRecorder,
+    blas: BlasRecorder,
+    clock: Option<TimeStamps>,
+    /// Memory for a ring.
+    ring: Vec<u8>,
+}
+
+impl CallRecorder {
+    /// Reads the ring of a thread that waits or is stopped. Call sites that were not seen before are watched from now on.
+    pub fn drain(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let start = regions.base(thread.region).get() + u64::from(layout::CALL_RING);
+        let bytes = regions.get(thread.region, layout::CALL_CURSOR).wrapping_sub(start);
+        if bytes == 0 || bytes > u64::from(layout::CALL_RING_SIZE) {
+            return;
+        }
+        let mut ring = std::mem::take(&mut self.ring);
+        ring.resize(bytes as usize, 0);
+        if regions.read(thread.region, layout::CALL_RING, &mut ring).is_err() {
+            return;
+        }
+        self.clock.get_or_insert_with(TimeStamps::now);
+        self.read(process, space, thread, &regions, &mut Words::new(&ring));
+        self.ring = ring;
+        empty(&regions, thread.region);
+    }
+
+    fn read(
+        &mut self,
+        process: &Process,
+        space: &mut CodeCache,
+        thread: &Thread,
+        regions: &Regions,
+        words: &mut Words<'_>,
+    ) {
+        let mut of_mpi = self.mpi.lend(process, space, thread);
+        while let Some(place) = words.place() {
+            if place == SOCKET {
+                let Some(record) = words.socket() else { break };
+                self.mpi.moved((process, space, thread), &mut of_mpi, &record);
+                continue;
+            }
+            let returns_to = if let Some(entry) = space.watched.mpi.entry(place) {
+                let Some(record) = words.call(entry.on_stack()) else { break };
+                self.mpi.called((process, space, thread), &mut of_mpi, entry, &record);
+                record.returns_to
+            } else if let Some(entry) = space.watched.blas.entry(place) {
+                let Some(record) = words.call(entry.behind().len() as u8) else { break };
+                self.blas.called((process, space, thread), entry, &record);
+                record.returns_to
+            } else {
+                let Some(record) = words.returned() else { break };
+                self.mpi.returned(process, &mut of_mpi, &record);
+                self.blas.returned(thread, &record);
+                continue;
+            };
+            regions.set(thread.region, layout::known_return(returns_to), returns_to);
+        }
+        self.mpi.take_back(process, thread, of_mpi);
+    }
+
+    /// Ends the run. `None`: nothing of the kind was called.
+    pub fn finish(self) -> (Option<MpiEvidence>, Option<BlasEvidence>) {
+        let Some(clock) = self.clock else { return (None, None) };
+        (self.mpi.finish(&clock), self.blas.finish(&clock))
+    }
+}
+
+/// Empties a ring.
+fn empty(regions: &Regions, region: u32) {
+    regions.set(region, layout::CALL_CURSOR, regions.base(region).get() + u64::from(layout::CALL_RING));
+    regions.set(region, layout::CALLS_LEFT, ROOM);
 }

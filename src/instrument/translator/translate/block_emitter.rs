@@ -159,7 +159,7 @@ impl<'a> Writer<'a> {
         if self.space.markers.contains_key(&self.block.start.get()) {
             self.note_mark();
         }
-        if let Some(watched) = self.space.mpi.watched(self.block.start.get()) {
+        if let Some(watched) = self.space.watched.at(self.block.start.get()) {
             self.note_call(watched);
         }
         if self.flows {

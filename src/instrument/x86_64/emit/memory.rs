@@ -76,6 +76,19 @@ impl Code {
         self.at_base(0x48, 0x8b, register.0, base, offset);
     }
 
+    /// `mov register, [base]`, of 32 bits
+    pub fn load_low_at(&mut self, register: Gpr, base: Gpr) {
+        self.at_base(0x40, 0x8b, register.0, base, 0);
+    }
+
+    /// `movzx register, byte [base]`
+    pub fn load_byte_at(&mut self, register: Gpr, base: Gpr) {
+        // Other bases need a SIB byte or a displacement.
+        debug_assert!(base.0 & 7 != 4 && base.0 & 7 != 5);
+        let rex = 0x40 | (register.0 >> 3) << 2 | base.0 >> 3;
+        self.raw(&[rex, 0x0f, 0xb6, (register.0 & 7) << 3 | (base.0 & 7)]);
+    }
+
     /// `mov dword [base + offset], register`
     pub fn store_low_at(&mut self, base: Gpr, offset: i8, register: Gpr) {
         self.at_base(0x40, 0x89, register.0, base, offset);
@@ -111,6 +124,9 @@ mod tests {
         assert_eq!(text(|c| c.load_at(RCX, RSP, -8)), "mov rcx,[rsp-8]");
         assert_eq!(text(|c| c.load_at(RCX, RSP, 0)), "mov rcx,[rsp]");
         assert_eq!(text(|c| c.load_at(RCX, Gpr(13), 0)), "mov rcx,[r13]");
+        assert_eq!(text(|c| c.load_low_at(RDX, Gpr(8))), "mov edx,[r8]");
+        assert_eq!(text(|c| c.load_byte_at(RDX, RDI)), "movzx edx,byte ptr [rdi]");
+        assert_eq!(text(|c| c.load_byte_at(RDX, Gpr(8))), "movzx edx,byte ptr [r8]");
         assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
         assert_eq!(text(|c| c.store_constant_at(Gpr(13), 8, 7)), "mov dword ptr [r13+8],7");
         assert_eq!(text(|c| c.push_word_at(CacheAddress::new(0x2000))), "push qword ptr [2000h]");

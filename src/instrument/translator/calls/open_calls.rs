@@ -1,11 +1,8 @@
-//! The calls of MPI that a thread is in.
-
-use crate::profile::evidence::mpi::Made;
-use crate::tracee::mpi::volume::Sides;
+//! The watched calls that a thread is in.
 
 /// A call that has not returned, or whose return is not watched.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Open {
+pub struct Open<W> {
     /// Start of the function.
     pub place: u64,
     /// Stack pointer at its entry: the return address is there.
@@ -16,40 +13,21 @@ pub struct Open {
     pub time: u64,
     /// Executions of the function before, if they are counted.
     pub executed: Option<u64>,
-    /// Its site, if it is the program's own call; a call within MPI has none.
-    pub site: Option<u32>,
-    /// Bytes, as far as they are known.
-    pub bytes: Option<u64>,
-    /// They wait for the call within MPI that does the work.
-    pub is_undecided: bool,
-    /// The other ranks.
-    pub sides: Sides,
-    /// The index of its communicator.
-    pub communicator: Option<u32>,
-    /// What is read behind a pointer when it returns.
-    pub result: Option<Returns>,
-}
-
-/// What is known when a call returns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Returns {
-    /// A datatype of so many bytes is at this address.
-    Datatype(u64, Option<u64>),
-    /// A communicator is at this address, made so from that with this index.
-    Communicator(u64, u32, Made),
-    /// The number of ranks of a communicator.
-    Size(u64, u64),
-    /// The own rank in a communicator.
-    Rank(u64, u64),
-    /// A prepared message of so many bytes.
-    Prepared(u64, Option<u64>),
+    /// What its family knows of it.
+    pub what: W,
 }
 
 /// The calls that one thread is in, outermost first.
-#[derive(Debug, Default)]
-pub struct OpenCalls(Vec<Open>);
+#[derive(Debug)]
+pub struct OpenCalls<W>(Vec<Open<W>>);
 
-impl OpenCalls {
+impl<W> Default for OpenCalls<W> {
+    fn default() -> Self {
+        OpenCalls(Vec::new())
+    }
+}
+
+impl<W> OpenCalls<W> {
     /// A function begins with its stack pointer at `stack`: calls that began at or below have ended without a record.
     pub fn enter(&mut self, stack: u64) {
         while self.0.last().is_some_and(|open| open.stack <= stack) {
@@ -58,13 +36,18 @@ impl OpenCalls {
     }
 
     /// Adds a call.
-    pub fn push(&mut self, open: Open) {
+    pub fn push(&mut self, open: Open<W>) {
         self.0.push(open);
     }
 
-    /// The program's own call that is going on.
-    pub fn outer(&mut self) -> Option<&mut Open> {
-        self.0.iter_mut().rev().find(|open| open.site.is_some())
+    /// The innermost call that is going on and of which `is_it` holds.
+    pub fn innermost(&mut self, is_it: impl Fn(&W) -> bool) -> Option<&mut Open<W>> {
+        self.0.iter_mut().rev().find(|open| is_it(&open.what))
+    }
+
+    /// Whether the function at `place` was jumped to at the end of the innermost call, whose return address it has.
+    pub fn is_jump(&self, place: u64, stack: u64, returns_to: u64) -> bool {
+        self.0.last().is_some_and(|last| (last.stack, last.returns_to) == (stack, returns_to) && last.place != place)
     }
 
     /// Whether the innermost one is this call, which was recorded and not executed.
@@ -73,12 +56,12 @@ impl OpenCalls {
     }
 
     /// A call has returned to `place` with its stack pointer at `stack`.
-    pub fn leave(&mut self, place: u64, stack: u64) -> Option<Open> {
+    pub fn leave(&mut self, place: u64, stack: u64) -> Option<Open<W>> {
         // Calls below have been left by a jump.
         while self.0.last().is_some_and(|open| open.stack + 8 < stack) {
             self.0.pop();
         }
-        let is_it = |open: &Open| open.stack + 8 == stack && open.returns_to == place;
+        let is_it = |open: &Open<W>| open.stack + 8 == stack && open.returns_to == place;
         if self.0.last().is_some_and(is_it) { self.0.pop() } else { None }
     }
 }
@@ -87,20 +70,8 @@ impl OpenCalls {
 mod tests {
     use super::*;
 
-    fn open(stack: u64, returns_to: u64) -> Open {
-        Open {
-            place: 0,
-            stack,
-            returns_to,
-            time: 0,
-            executed: None,
-            site: Some(0),
-            bytes: None,
-            is_undecided: false,
-            sides: Sides::default(),
-            communicator: None,
-            result: None,
-        }
+    fn open(stack: u64, returns_to: u64) -> Open<()> {
+        Open { place: 0, stack, returns_to, time: 0, executed: None, what: () }
     }
 
     #[test]
@@ -124,6 +95,16 @@ mod tests {
         assert_eq!(calls.leave(1, 0x1008).map(|c| c.returns_to), Some(1));
         calls.push(open(0x800, 2));
         calls.enter(0x900);
-        assert_eq!(calls.outer(), None);
+        assert_eq!(calls.innermost(|()| true), None);
+    }
+
+    #[test]
+    fn a_jump_at_the_end_is_no_call_of_its_own() {
+        let mut calls = OpenCalls::default();
+        assert!(!calls.is_jump(7, 0x800, 2));
+        calls.push(open(0x800, 2));
+        assert!(calls.is_jump(7, 0x800, 2));
+        assert!(!calls.is_jump(0, 0x800, 2), "the same function once more: its return was not seen");
+        assert!(!calls.is_jump(7, 0x700, 2));
     }
 }

@@ -1,21 +1,22 @@
 //! The form of records in a thread's ring.
 //!
 //! ```text
-//!  call:    place, rdi, rsi, rdx, rcx, r8, r9, rsp, time, executions, return address, further arguments
+//!  call:    place, rdi, rsi, rdx, rcx, r8, r9, rsp, time, executions, return address, further words: arguments on the stack, or what is
+//!           behind pointers
 //!  return:  place, rsp, time
 //!  socket:  SOCKET, number, rdi, rsi, rdx, r10, kind, result
 //! ```
 
 use crate::instrument::translator::code_cache::layout;
 
-/// Words of a call without arguments on the stack.
+/// Words of a call without further ones.
 pub const CALL: usize = 11;
 /// Words of a return.
 pub const RETURN: usize = 3;
-/// Most arguments on the stack that are noted.
-pub const MOST_ON_STACK: u8 = 7;
+/// Most further words that are noted.
+pub const MOST_FURTHER: u8 = 7;
 /// Records that a ring has room for, whatever they are.
-pub const ROOM: u64 = (layout::MPI_RING_SIZE as usize / (8 * (CALL + MOST_ON_STACK as usize))) as u64 - 1;
+pub const ROOM: u64 = (layout::CALL_RING_SIZE as usize / (8 * (CALL + MOST_FURTHER as usize))) as u64 - 1;
 /// Instead of the place, in the record of a system call: no code is there.
 pub const SOCKET: u64 = 1;
 /// Words of a system call.
@@ -31,7 +32,7 @@ pub const STACK: i8 = 56;
 pub const TIME: i8 = 64;
 /// See [`ARGUMENTS`].
 pub const EXECUTED: i8 = 72;
-/// See [`ARGUMENTS`]; arguments on the stack follow.
+/// See [`ARGUMENTS`]; further words follow.
 pub const RETURNS_TO: i8 = 80;
 /// Offset of a return's stack pointer.
 pub const RETURN_STACK: i8 = 8;
@@ -43,8 +44,8 @@ pub const RETURN_TIME: i8 = 16;
 pub struct CallRecord {
     /// Start of the function.
     pub place: u64,
-    /// Its arguments, as far as they are noted: those in registers, then those on the stack.
-    pub arguments: [u64; 6 + MOST_ON_STACK as usize],
+    /// Its arguments in registers, then the further words.
+    pub arguments: [u64; 6 + MOST_FURTHER as usize],
     /// rsp; the return address is there.
     pub stack: u64,
     /// Time stamp counter.
@@ -101,12 +102,12 @@ impl<'r> Words<'r> {
         self.0 = self.0.get(8 * words..).unwrap_or_default();
     }
 
-    /// The next record, which is of a call with so many arguments on the stack.
-    pub fn call(&mut self, on_stack: u8) -> Option<CallRecord> {
-        let on_stack = usize::from(on_stack.min(MOST_ON_STACK));
+    /// The next record, which is of a call with so many further words.
+    pub fn call(&mut self, further: u8) -> Option<CallRecord> {
+        let further = usize::from(further.min(MOST_FURTHER));
         let mut record = CallRecord {
             place: self.word(0)?,
-            arguments: [0; 6 + MOST_ON_STACK as usize],
+            arguments: [0; 6 + MOST_FURTHER as usize],
             stack: self.word(7)?,
             time: self.word(8)?,
             executed: self.word(9).filter(|n| *n != NOT_COUNTED),
@@ -115,10 +116,10 @@ impl<'r> Words<'r> {
         for i in 0..6 {
             record.arguments[i] = self.word(1 + i)?;
         }
-        for i in 0..on_stack {
+        for i in 0..further {
             record.arguments[6 + i] = self.word(CALL + i)?;
         }
-        self.skip(CALL + on_stack);
+        self.skip(CALL + further);
         Some(record)
     }
 

@@ -1,12 +1,13 @@
-//! Writes the code that makes records of calls of MPI. It changes no register and no flag.
+//! Writes the code that makes records of watched calls, and of their returns. It changes no register and no flag.
 
-use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::mpi_places::Watched;
-use crate::instrument::translator::code_cache::mpi_record::{
-    ARGUMENTS, CALL, EXECUTED, MOST_ON_STACK, NOT_COUNTED, RETURN, RETURN_STACK, RETURN_TIME, RETURNS_TO, STACK, TIME,
+use crate::instrument::translator::code_cache::call_record::{
+    ARGUMENTS, CALL, EXECUTED, MOST_FURTHER, NOT_COUNTED, RETURN, RETURN_STACK, RETURN_TIME, RETURNS_TO, STACK, TIME,
 };
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::watched_places::Watched;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::x86_64::emit::{Code, R8, R9, RAX, RCX, RDI, RDX, RSI, RSP};
+use crate::tracee::blas::functions::{Behind, Size};
 
 /// The time stamp counter to the record at RCX; changes RDX.
 fn time_to(code: &mut Code, offset: i8) {
@@ -15,6 +16,30 @@ fn time_to(code: &mut Code, offset: i8) {
     code.store_low_at(RCX, offset, RAX);
     code.store_low_at(RCX, offset + 4, RDX);
     code.load(RAX, layout::SAVE_FLAGS);
+}
+
+/// The target of a pointer argument to the record at RCX; changes RDX.
+fn behind_to(code: &mut Code, offset: i32, behind: Behind) {
+    let pointer = match behind.argument {
+        0 => RDI,
+        1 => RSI,
+        2 => {
+            code.load(RDX, layout::SAVE_RDX);
+            RDX
+        }
+        3 => {
+            code.load(RDX, layout::SAVE_RCX);
+            RDX
+        }
+        4 => R8,
+        _ => R9,
+    };
+    match behind.size {
+        Size::Byte => code.load_byte_at(RDX, pointer),
+        Size::Four => code.load_low_at(RDX, pointer),
+        Size::Eight => code.load_at(RDX, pointer, 0),
+    }
+    code.store_far_at(RCX, offset, RDX);
 }
 
 impl Writer<'_> {
@@ -32,10 +57,10 @@ impl Writer<'_> {
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_RCX, RCX);
         hot.save(layout::SAVE_RDX, RDX);
-        hot.load(RCX, layout::MPI_CURSOR);
+        hot.load(RCX, layout::CALL_CURSOR);
         let words = match watched {
-            Watched::Call { on_stack, .. } => {
-                let on_stack = on_stack.min(MOST_ON_STACK);
+            Watched::Call { on_stack, behind, .. } => {
+                let on_stack = on_stack.min(MOST_FURTHER);
                 hot.store_at(RCX, STACK, RSP);
                 hot.store_at(RCX, ARGUMENTS, RDI);
                 hot.store_at(RCX, ARGUMENTS + 8, RSI);
@@ -44,11 +69,15 @@ impl Writer<'_> {
                 hot.store_at(RCX, ARGUMENTS + 24, RDX);
                 hot.store_at(RCX, ARGUMENTS + 32, R8);
                 hot.store_at(RCX, ARGUMENTS + 40, R9);
-                // The return address, and further arguments.
+                // The return address, and further words.
                 for word in 0..on_stack as i8 + 1 {
                     hot.load_at(RDX, RSP, 8 * word);
                     let offset = i32::from(RETURNS_TO) + 8 * i32::from(word);
                     hot.store_far_at(RCX, offset, RDX);
+                }
+                let further = i32::from(RETURNS_TO) + 8 * (1 + i32::from(on_stack));
+                for (i, &behind) in behind.iter().enumerate() {
+                    behind_to(hot, further + 8 * i as i32, behind);
                 }
                 match counter {
                     Some(counter) => hot.load(RDX, counter),
@@ -58,7 +87,7 @@ impl Writer<'_> {
                 hot.constant(RDX, at);
                 hot.store_at(RCX, 0, RDX);
                 time_to(hot, TIME);
-                CALL + usize::from(on_stack)
+                CALL + usize::from(on_stack) + behind.len()
             }
             Watched::Return { .. } => {
                 hot.store_at(RCX, RETURN_STACK, RSP);
@@ -69,14 +98,14 @@ impl Writer<'_> {
             }
         };
         hot.add_far(RCX, RCX, 8 * words as u32);
-        hot.save(layout::MPI_CURSOR, RCX);
+        hot.save(layout::CALL_CURSOR, RCX);
         hot.load(RDX, layout::SAVE_RDX);
         let mut asides = Vec::new();
         let unknown = match watched {
             Watched::Call { at_once: false, .. } => {
                 hot.load_at(RDX, RSP, 0);
                 hot.low_16_to_ecx(RDX);
-                hot.load_indexed(RCX, RCX, layout::MPI_KNOWN);
+                hot.load_indexed(RCX, RCX, layout::KNOWN_RETURNS);
                 hot.not(RCX);
                 hot.sum(RCX, RCX, RDX, 1);
                 hot.load(RDX, layout::SAVE_RDX);
@@ -89,9 +118,9 @@ impl Writer<'_> {
             asides.push(hot.relative_later());
             hot.land(known);
         }
-        hot.load(RCX, layout::MPI_LEFT);
+        hot.load(RCX, layout::CALLS_LEFT);
         hot.add_small(RCX, -1);
-        hot.save(layout::MPI_LEFT, RCX);
+        hot.save(layout::CALLS_LEFT, RCX);
         let goes_on = (!at_once).then(|| {
             let full = hot.jump_if_rcx_zero();
             hot.load(RCX, layout::SAVE_RCX);

@@ -1,0 +1,4 @@
+//! Matrix products: calls of BLAS by call site and shape, from the records that their entries make in line.
+
+pub mod recorder;
+pub mod tally;

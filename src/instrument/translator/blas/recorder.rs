@@ -1,0 +1,176 @@
+//! Adds the calls of BLAS's matrix products up by call site and shape.
+//!
+//! A product within another one (`dgemm_` called by `cblas_dgemm`) is the outer call's work: only the outermost counts.
+
+use std::collections::HashMap;
+
+use nix::unistd::Pid;
+
+use super::tally::Tally;
+use crate::instrument::translator::calls::open_calls::{Open, OpenCalls};
+use crate::instrument::translator::code_cache::blas_places::Entry;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::call_record::{CallRecord, ReturnRecord};
+use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::thread::Thread;
+use crate::profile::blas::Dimensions;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::blas::{BlasEvidence, BlasSite};
+use crate::tracee::address::Address;
+use crate::tracee::blas::functions::Element;
+use crate::tracee::blas::shape::{Shape, shape, values_behind};
+use crate::tracee::clock::TimeStamps;
+
+/// The calls of a run.
+#[derive(Debug, Default)]
+pub struct BlasRecorder {
+    sites: Vec<Site>,
+    /// `None`: a call from memory that is in no module.
+    by_place: HashMap<SiteKey, Option<u32>>,
+    by_shape: HashMap<(u32, Shape), Option<u32>>,
+    /// By thread.
+    threads: HashMap<u32, OpenCalls<OpenCall>>,
+}
+
+/// A call site of a thread.
+#[derive(Debug)]
+struct Site {
+    at: CodeRef,
+    callee: CodeRef,
+    function: String,
+    thread: u32,
+    shapes: Vec<(Dimensions, Tally)>,
+    others: Tally,
+}
+
+/// What distinguishes call sites while the program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct SiteKey {
+    process: Pid,
+    thread: u32,
+    place: u64,
+    returns_to: u64,
+}
+
+/// What is known of a call that is going on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct OpenCall {
+    site: u32,
+    /// `None`: its shape is one of those that are put together.
+    shape: Option<u32>,
+}
+
+impl BlasRecorder {
+    /// Notes a call, and watches its return.
+    pub fn called(
+        &mut self,
+        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        entry: Entry,
+        record: &CallRecord,
+    ) {
+        let CallRecord { place, stack, returns_to, executed, time, .. } = *record;
+        let open = self.threads.entry(thread.ordinal).or_default();
+        // A signal has put the thread back to the function's start: the same call once more.
+        if executed.is_some_and(|executed| open.repeats(place, stack, executed))
+            || open.is_jump(place, stack, returns_to)
+        {
+            return;
+        }
+        open.enter(stack);
+        if open.innermost(|_| true).is_some() {
+            return;
+        }
+        let (registers, behind) = record.arguments.split_at(6);
+        let read;
+        let behind = if entry.is_read_at_once() {
+            let memory = |at: u64, buffer: &mut [u8]| process.memory.read(Address::new(at), buffer).is_ok();
+            let Some(values) = values_behind(&entry.function, registers, &memory) else { return };
+            read = values;
+            &read[..]
+        } else {
+            behind
+        };
+        let Some(shape) = shape(&entry.function, registers, behind) else { return };
+        let key = SiteKey { process: process.pid, thread: thread.ordinal, place, returns_to };
+        let Some(site) = self.site(process, space, entry, key) else { return };
+        let shape = self.shape(site, shape, &entry);
+        let what = OpenCall { site, shape };
+        self.tally(what).calls += 1;
+        let open = self.threads.entry(thread.ordinal).or_default();
+        open.push(Open { place, stack, returns_to, time, executed, what });
+        if space.watched.watch_return(returns_to, false) {
+            space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
+        }
+    }
+
+    /// Notes that a call has returned, if it is one of these.
+    pub fn returned(&mut self, thread: &Thread, record: &ReturnRecord) {
+        let Some(open) = self.threads.get_mut(&thread.ordinal) else { return };
+        let Some(Open { what, time, .. }) = open.leave(record.place, record.stack) else { return };
+        self.tally(what).returned(record.time.wrapping_sub(time));
+    }
+
+    fn tally(&mut self, of: OpenCall) -> &mut Tally {
+        let site = &mut self.sites[of.site as usize];
+        match of.shape {
+            Some(shape) => &mut site.shapes[shape as usize].1,
+            None => &mut site.others,
+        }
+    }
+
+    fn site(&mut self, process: &Process, space: &CodeCache, entry: Entry, key: SiteKey) -> Option<u32> {
+        if let Some(&site) = self.by_place.get(&key) {
+            return site;
+        }
+        let caller = process.place(Address::new(key.returns_to.wrapping_sub(1)));
+        let site = caller.zip(process.place(Address::new(key.place))).map(|(at, callee)| {
+            let function = space.watched.blas.name(entry).to_owned();
+            let (shapes, others) = (Vec::new(), Tally::default());
+            self.sites.push(Site { at, callee, function, thread: key.thread, shapes, others });
+            self.sites.len() as u32 - 1
+        });
+        self.by_place.insert(key, site);
+        site
+    }
+
+    /// The index of a shape among those of its site; `None` where the site has too many.
+    fn shape(&mut self, site: u32, shape: Shape, entry: &Entry) -> Option<u32> {
+        let shapes = &mut self.sites[site as usize].shapes;
+        *self.by_shape.entry((site, shape)).or_insert_with(|| {
+            if shapes.len() >= BlasEvidence::SHAPES {
+                return None;
+            }
+            shapes.push((dimensions(shape, entry.function.element), Tally::default()));
+            Some(shapes.len() as u32 - 1)
+        })
+    }
+
+    /// Ends the run. `None`: no product was called.
+    pub fn finish(self, clock: &TimeStamps) -> Option<BlasEvidence> {
+        let ticks_per_s = clock.ticks_per_ns() * 1e9;
+        let finished = |site: Site| {
+            let finish = |(shape, tally): (Dimensions, Tally)| (shape, tally.finish(ticks_per_s));
+            BlasSite {
+                at: site.at,
+                callee: site.callee,
+                function: site.function,
+                thread: site.thread,
+                shapes: site.shapes.into_iter().map(finish).collect(),
+                others: site.others.finish(ticks_per_s),
+            }
+        };
+        (!self.sites.is_empty()).then(|| BlasEvidence { sites: self.sites.into_iter().map(finished).collect() })
+    }
+}
+
+fn dimensions(shape: Shape, element: Element) -> Dimensions {
+    let Shape { m, n, k, transposes, is_row_major } = shape;
+    let transposes = transposes.iter().filter(|letter| **letter != 0).map(|letter| char::from(*letter)).collect();
+    let (is_double, is_complex) = match element {
+        Element::Single => (false, false),
+        Element::Double => (true, false),
+        Element::ComplexSingle => (false, true),
+        Element::ComplexDouble => (true, true),
+    };
+    Dimensions { m, n, k, transposes, is_row_major, is_double, is_complex }
+}

@@ -1,0 +1,68 @@
+//! Number and times of calls, with little memory.
+
+use crate::profile::evidence::blas::Calls;
+
+/// Most times that are kept for the median.
+const KEPT: usize = 64;
+
+/// Calls of one shape.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Calls.
+    pub calls: u64,
+    timed: u64,
+    ticks: f64,
+    /// Every 2^`thinned`-th time.
+    kept: Vec<u64>,
+    thinned: u32,
+}
+
+impl Tally {
+    /// Adds the time of a call in ticks.
+    pub fn returned(&mut self, ticks: u64) {
+        if self.timed.trailing_zeros() >= self.thinned {
+            if self.kept.len() == KEPT {
+                // Of those that are kept every other one.
+                let mut is_odd = true;
+                self.kept.retain(|_| {
+                    is_odd = !is_odd;
+                    !is_odd
+                });
+                self.thinned += 1;
+            }
+            if self.timed.trailing_zeros() >= self.thinned {
+                self.kept.push(ticks);
+            }
+        }
+        self.timed += 1;
+        self.ticks += ticks as f64;
+    }
+
+    /// In seconds.
+    pub fn finish(mut self, ticks_per_s: f64) -> Calls {
+        self.kept.sort_unstable();
+        let median = self.kept.get(self.kept.len() / 2).map(|ticks| *ticks as f64 / ticks_per_s);
+        Calls { calls: self.calls, timed: self.timed, time_s: self.ticks / ticks_per_s, median_s: median }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_that_of_all() {
+        let mut tally = Tally::default();
+        // 1000 × 1 to 1000, in no order; the first one is slow.
+        tally.returned(1_000_000);
+        for i in 0..1000u64 {
+            tally.returned(1000 * (1 + i * 7 % 1000));
+        }
+        assert!(tally.kept.len() <= KEPT && tally.kept.len() >= KEPT / 2, "{}", tally.kept.len());
+        let calls = tally.finish(1000.0);
+        assert_eq!((calls.timed, calls.time_s), (1001, 501_500.0));
+        let median = calls.median_s.unwrap();
+        assert!((400.0..=600.0).contains(&median), "{median}");
+        assert_eq!(Tally::default().finish(1.0).median_s, None);
+    }
+}

@@ -1,0 +1,70 @@
+//! A prediction as a table.
+
+use super::predict::{LayerPrediction, Prediction};
+use crate::report::name;
+use crate::report::number::{percent, seconds};
+use crate::report::regions::{Rows, text as rows_text};
+
+/// Layers that are shown at most.
+const ROWS: usize = 60;
+const NAME_WIDTH: usize = 40;
+
+/// The table, for `width` columns.
+pub fn text(prediction: &Prediction, width: usize) -> String {
+    let was_seen = prediction.layers.iter().any(|layer| layer.seen_s.is_some());
+    let row = |layer: &LayerPrediction| {
+        let mut cells = vec![
+            name::shorten(&name::printable(&layer.name), NAME_WIDTH),
+            layer.work.clone(),
+            layer.calls.to_string(),
+            seconds(layer.seconds),
+            percent(layer.share),
+            layer.of_peak.map_or_else(|| "–".into(), percent),
+            layer.with_larger_batch.map_or_else(|| "–".into(), |ratio| format!("× {ratio:.2}")),
+        ];
+        if was_seen {
+            cells.insert(4, layer.seen_s.map_or_else(|| "–".into(), seconds));
+        }
+        cells
+    };
+    let mut titles = vec!["layer", "shape", "calls", "a call", "share", "of peak", "4 × batch"];
+    if was_seen {
+        titles.insert(4, "seen");
+    }
+    let rows = Rows {
+        title: title(prediction),
+        titles,
+        rows: prediction.layers.iter().take(ROWS).map(row).collect(),
+        words: vec![0, 1],
+        notes: notes(prediction),
+    };
+    rows_text(&rows, width).trim_start().to_owned()
+}
+
+fn title(prediction: &Prediction) -> String {
+    let with = prediction.library.as_ref().map_or_else(String::new, |library| {
+        let file = library.rsplit('/').next().unwrap_or(library);
+        let threads = match prediction.threads {
+            Some(1) => ", one thread".into(),
+            Some(threads) => format!(", {threads} threads"),
+            None => String::new(),
+        };
+        format!("; products measured with {file}{threads}")
+    });
+    format!("Predicted: {} for all layers{with}", seconds(prediction.seconds))
+}
+
+fn notes(prediction: &Prediction) -> Vec<String> {
+    let mut notes = Vec::new();
+    if prediction.layers.len() > ROWS {
+        notes.push(format!("… and {} more layers (--json)", prediction.layers.len() - ROWS));
+    }
+    let item = |(batch, s): &(u64, f64)| format!("{} with a batch of {batch}", seconds(*s));
+    if prediction.by_batch.len() > 1 {
+        let all: Vec<String> = prediction.by_batch.iter().map(item).collect();
+        notes.push(format!("an item takes {}", all.join(", ")));
+        notes.push("4 × batch: time an item with four times the batch, against this one".into());
+    }
+    notes.extend(prediction.left_out.iter().map(|what| format!("not predicted: {}", name::printable(what))));
+    notes
+}
