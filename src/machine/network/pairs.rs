@@ -154,8 +154,10 @@ fn sustained(team: &mut dyn Team, pairs: &[Pair]) -> Result<Option<Sustained>, N
         team.lead(&Step::Rest(LOOK_PAUSE_S))?;
         let expected_s = FIRST_BYTES as f64 / link.bytes_per_s;
         let (stamps, message) = stamps(team, pairs, FIRST_BYTES, expected_s)?;
-        let ahead = pairs.iter().map(|pair| stream::ahead_of(&stamps[pair.1 as usize], message, link.bytes_per_s));
-        looks.push(ahead.fold(Some(f64::INFINITY), |least, one| least.zip(one).map(|(a, b)| a.min(b))));
+        let ahead = |pair: &Pair| stream::ahead_of(&stamps[pair.1 as usize], message, link.bytes_per_s);
+        // A burst that each of the pairs has.
+        let all: Option<Vec<f64>> = pairs.iter().map(ahead).collect();
+        looks.push(all.and_then(|all| all.into_iter().min_by(f64::total_cmp)));
     }
     Ok(Some(Sustained { burst_bytes: stream::burst(looks.into_iter()), ..link }))
 }

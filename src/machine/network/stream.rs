@@ -46,9 +46,9 @@ pub fn seen(stamps: &[u64], bytes: u64) -> Option<Stream> {
     let rates: Vec<f64> = parts.map(|(from, to)| rate(from, to)).collect();
     let usual = median(&mut rates.clone())?;
     let ahead = |i: usize| arrived(i) - usual * seconds(i);
-    let most = ahead_of(&stamps[..=half], bytes, usual).unwrap_or(0.0);
+    let most = ahead_of(&stamps[..=half], bytes, usual);
     let later = median(&mut (half..=last).map(ahead).collect::<Vec<f64>>())?;
-    Some(Stream { rates, burst_bytes: (later < GROWTH * most).then_some(most) })
+    Some(Stream { rates, burst_bytes: most.filter(|most| later < GROWTH * most) })
 }
 
 /// The most bytes by which a stream was ahead of `rate` (bytes a second); `None`: none worth mentioning. `stamps` and `bytes` as for
