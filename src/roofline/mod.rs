@@ -147,7 +147,7 @@ fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligibl
             continue;
         }
         let bound = analyse_function(function, context);
-        let refuted = refutations(function, &bound).into_iter().collect();
+        let refuted = refutations(function, &bound).collect();
         let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
         all.push(Told { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
         if function.loops.is_empty() {

@@ -6,6 +6,7 @@ use crate::profile::{Function, Profile};
 use crate::report::{View, name, palette, table};
 use crate::roofline::ranking::Gain;
 
+use super::rounded::rounded;
 use super::{roofs, sources};
 
 /// Characters of a name at most; fewer where the columns would be too large.
@@ -100,12 +101,6 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     all.sort_unstable();
     all.dedup();
     all
-}
-
-/// Three significant digits: what the page prints.
-pub fn rounded(value: f64) -> Value {
-    let short: f64 = format!("{value:.3e}").parse().unwrap_or(value);
-    if short.is_finite() { json!(short) } else { Value::Null }
 }
 
 fn place(f: &Function) -> String {

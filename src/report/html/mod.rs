@@ -12,6 +12,7 @@ mod details;
 mod listing;
 mod packed;
 mod roofs;
+mod rounded;
 mod script;
 mod sources;
 

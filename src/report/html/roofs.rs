@@ -7,7 +7,7 @@ use crate::profile::{Ceiling, Profile};
 use crate::report::View;
 use crate::report::plot::{lines, roofline};
 
-use super::data::rounded;
+use super::rounded::rounded;
 
 /// Precisions whose ceilings a host may have.
 const PRECISIONS: [&str; 2] = ["dp", "sp"];
