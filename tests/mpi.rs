@@ -307,7 +307,7 @@ impl Hosts {
     fn up(count: u32) -> Option<Hosts> {
         let output = Command::new(fixtures().join("hosts")).arg("up").arg(count.to_string()).output().unwrap();
         if !output.status.success() {
-            println!("SKIPPED: root, ip and tc: {}", stderr(&output).trim());
+            println!("SKIPPED: root: no hosts as namespaces: {}", stderr(&output).trim());
             return None;
         }
         Some(Hosts(stdout(&output).trim().into()))
@@ -317,7 +317,7 @@ impl Hosts {
     fn run(&self, sandbox: &Sandbox, library: &str, ranks: u32, command: &[&str]) -> Output {
         let mut hosts = Command::new(fixtures().join("hosts"));
         hosts.arg("run").arg(&self.0).args([library, &ranks.to_string()]).args(command);
-        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", "240");
+        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", "100");
         hosts.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         hosts.stdin(std::process::Stdio::null()).output().unwrap()
     }
@@ -353,7 +353,9 @@ fn bytes_between_hosts_are_those_of_the_kernel() {
             let options = ["--passes", "counted", "--memory", "off", "--quiet", "-o", paths[0], "--", paths[1]];
             let command: Vec<&str> =
                 [env!("CARGO_BIN_EXE_rprof")].into_iter().chain(options).chain(what.split(' ')).collect();
-            let output = hosts.run(&sandbox, library, ranks, &command);
+            // MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md).
+            let run = || hosts.run(&sandbox, library, ranks, &command);
+            let output = (0..3).map(|_| run()).find(|output| output.status.success()).unwrap_or_else(run);
             let counts = kernel_counts(&stdout(&output));
             assert_eq!(counts.len(), ranks as usize, "{library} {what}: {}", stderr(&output));
             for (rank, [acked, received]) in counts {

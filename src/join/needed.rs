@@ -39,7 +39,7 @@ impl Placed<'_> {
         hosts.values().for_each(|host| *ranks_of.entry(host).or_default() += 1);
         let counts: BTreeSet<usize> = ranks_of.values().copied().collect();
         let complete = hosts.len() == calls.len();
-        complete.then(|| Placed {
+        complete.then_some(Placed {
             is_even: counts.len() == 1,
             host_count: ranks_of.len() as f64,
             ranks: hosts.len() as f64,
