@@ -165,7 +165,7 @@ fn a_table_of_layers_is_predicted() {
         (found["seconds"].as_f64().unwrap() - sum).abs() < 1e-12 * sum.max(1.0) && seconds.iter().all(|s| *s > 0.0)
     );
     let text = stdout(&predicted(&sandbox, &["net.toml"]));
-    assert!(text.starts_with("Predicted: ") && text.contains("an item takes"), "{text}");
+    assert!(text.starts_with("Predicted: ") && text.contains("time an item, all layers: × "), "{text}");
 }
 
 #[test]

@@ -126,9 +126,9 @@ mod tests {
     fn the_batch_is_where_the_order_says() {
         let relu = Layer { work: Work::Elementwise(Operation::Relu, 6400), ..product(0, 0, true) };
         let to = |dimension| Scale { batch: 256, dimension };
-        let rows = network(vec![product(128, 50, true), relu, product(64, 128, true)]);
+        let rows = network(vec![product(128, 50, true), relu, product(64, 12, true)]);
         let scaled = scale(&rows, to(BatchDimension::ByOrder)).unwrap();
-        assert_eq!(sizes(&scaled), [(256, 50), (12800, 0), (64, 128)]);
+        assert_eq!(sizes(&scaled), [(256, 50), (12800, 0), (64, 12)]);
         let columns = network(vec![product(50, 128, false)]);
         assert_eq!(sizes(&scale(&columns, to(BatchDimension::ByOrder)).unwrap()), [(50, 256)]);
         assert_eq!(sizes(&scale(&columns, to(BatchDimension::M)).unwrap()), [(256, 128)]);

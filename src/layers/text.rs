@@ -59,10 +59,12 @@ fn notes(prediction: &Prediction) -> Vec<String> {
     if prediction.layers.len() > ROWS {
         notes.push(format!("… and {} more layers (--json)", prediction.layers.len() - ROWS));
     }
-    let item = |(batch, s): &(u64, f64)| format!("{} with a batch of {batch}", seconds(*s));
-    if prediction.by_batch.len() > 1 {
-        let all: Vec<String> = prediction.by_batch.iter().map(item).collect();
-        notes.push(format!("an item takes {}", all.join(", ")));
+    if let [(_, own), larger @ ..] = &prediction.by_batch[..]
+        && !larger.is_empty()
+    {
+        let with = |(batch, s): &(u64, f64)| format!("× {:.2} with a batch of {batch}", s / own);
+        let all: Vec<String> = larger.iter().map(with).collect();
+        notes.push(format!("time an item, all layers: {}", all.join(", ")));
         notes.push("4 × batch: time an item with four times the batch, against this one".into());
     }
     notes.extend(prediction.left_out.iter().map(|what| format!("not predicted: {}", name::printable(what))));
