@@ -2,15 +2,16 @@
 //! memory, right over FLOPs per byte that ranks hand over, with one vertical axis and the same functions; below both at once.
 
 use svg::Node;
-use svg::node::element::{Circle, Group, Line};
+use svg::node::element::{Circle, Group};
 
 use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::scale::LogScale;
+use super::spots::{RADIUS, Roofs, Spot, class, dot};
 use super::{page, roofline, volume};
 use crate::profile::Profile;
 use crate::profile::communication::Communication;
-use crate::report::number::{percent, seconds, si};
+use crate::report::number::si;
 use crate::report::{Precision, name, palette};
 
 const WIDTH: f64 = 1000.0;
@@ -21,24 +22,8 @@ const PAIR: f64 = 520.0;
 const MOST: usize = 12;
 const NAME_WIDTH: usize = 26;
 
-/// A function in the picture. Rates are of all ranks together.
-pub struct Spot<'p> {
-    pub of: &'p Communication,
-    pub oi: f64,
-    pub cai: f64,
-    /// FLOPs a second.
-    pub rate: f64,
-}
-
-/// What limits all ranks together.
-pub struct Roofs {
-    /// FLOPs a second.
-    pub compute: f64,
-    /// Bytes of memory a second.
-    pub memory: f64,
-    /// Bytes that ranks hand over a second, all at the same time.
-    pub network: f64,
-}
+/// The intensity of a function that a panel is drawn over.
+type Intensity = fn(&Spot<'_>) -> f64;
 
 /// The picture; `None` without functions that have FLOPs and communicate, and without ceilings of the network.
 pub fn svg(profile: &Profile) -> Option<String> {
@@ -68,7 +53,7 @@ pub fn svg(profile: &Profile) -> Option<String> {
         value: roofs.network,
         class: "rf-dram",
     };
-    let sides: [(Area, &str, &str, Vec<Slope>, fn(&Spot<'_>) -> f64); 2] = [
+    let sides: [(Area, &str, &str, Vec<Slope>, Intensity); 2] = [
         (pair(page::LEFT, middle - 12.0), "FLOP/byte of memory", "performance", slopes, |spot| spot.oi),
         (pair(middle + 44.0, WIDTH - page::RIGHT), "FLOP/byte that ranks hand over", "", vec![of_network], |spot| {
             spot.cai
@@ -120,13 +105,7 @@ fn frame(area: Area, (low, high): (f64, f64), slopes: &[Slope], intensities: imp
     }
 }
 
-fn panel(
-    frame: &Frame,
-    spots: &[Spot<'_>],
-    intensity: fn(&Spot<'_>) -> f64,
-    slopes: &[Slope],
-    ceilings: &[Ceiling],
-) -> Group {
+fn panel(frame: &Frame, spots: &[Spot<'_>], intensity: Intensity, slopes: &[Slope], ceilings: &[Ceiling]) -> Group {
     let mut g = Group::new();
     let mut taken = Taken::new(frame.area);
     let place = |spot: &Spot<'_>| (frame.x.at(intensity(spot)), frame.y.at(spot.rate));
@@ -152,34 +131,6 @@ fn panel(
     g
 }
 
-const RADIUS: f64 = 6.0;
-
-/// The dot of a function, with its figures.
-pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
-    let mut dot = Circle::new()
-        .set("cx", page::round(x))
-        .set("cy", page::round(y))
-        .set("r", RADIUS)
-        .set("class", "rf-dot")
-        .set("fill", palette::hex(Some(class(spot))));
-    let of = spot.of;
-    let mut text = format!("{}\n{} of work, {} in MPI", of.name, seconds(of.work_s.unwrap_or(0.0)), seconds(of.mpi_s));
-    if let Some(waiting) = of.waiting_s {
-        text += &format!(", {} of it waiting", seconds(waiting));
-    }
-    text += &format!("\n{} · OI {:.3} · CAI {:.3} FLOP/byte", si(spot.rate, "FLOP/s"), spot.oi, spot.cai);
-    if let Some(at) = of.roof_fraction {
-        text += &format!("\nat {} of its bound", percent(at));
-    }
-    page::tooltip(&mut dot, &text);
-    dot
-}
-
-/// Functions that work more than they communicate have the colour of work.
-fn class<'p>(spot: &Spot<'p>) -> &'p str {
-    spot.of.class.as_deref().unwrap_or("peak")
-}
-
 fn legend(spots: &[Spot<'_>], y: f64) -> Group {
     let mut g = Group::new();
     let mut x = page::LEFT;
@@ -199,9 +150,4 @@ fn legend(spots: &[Spot<'_>], y: f64) -> Group {
         x += 34.0 + text_width(words.chars().count(), 12.0);
     }
     g
-}
-
-/// A vertical line from a dot to what it stands on.
-pub fn stem(from: (f64, f64), to: (f64, f64)) -> Line {
-    page::line(from, to, "rf-leader")
 }

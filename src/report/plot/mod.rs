@@ -21,3 +21,4 @@ mod dots;
 mod family;
 pub mod lines;
 mod own;
+mod spots;

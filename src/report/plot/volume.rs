@@ -9,9 +9,9 @@
 use svg::Node;
 use svg::node::element::{Circle, Group, Polyline};
 
-use super::communication::{Roofs, Spot, dot, stem};
 use super::layout::Area;
 use super::page;
+use super::spots::{Roofs, Spot, dot, stem};
 use crate::report::name;
 use crate::report::number::si;
 

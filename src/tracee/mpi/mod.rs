@@ -8,4 +8,5 @@ pub mod communicators;
 pub mod datatypes;
 pub mod find;
 pub mod functions;
+pub mod making;
 pub mod volume;

@@ -19,8 +19,8 @@ use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, NetworkEviden
 use crate::tracee::address::Address;
 use crate::tracee::clock::TimeStamps;
 use crate::tracee::memory::Memory;
-use crate::tracee::mpi::communicators;
 use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
+use crate::tracee::mpi::making;
 use crate::tracee::mpi::volume::{Call, Handles, Read, Sides};
 use crate::tracee::rdma_ports;
 
@@ -305,7 +305,7 @@ fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
             Some(Returns::Datatype(argument(new)?, handles.constructed(call, constructor)))
         }
         Shape::Communicator(_, new) => {
-            let (parent, made) = communicators::made(handles, call)?;
+            let (parent, made) = making::made(handles, call)?;
             Some(Returns::Communicator(argument(new)?, parent, made))
         }
         Shape::CommSize => Some(Returns::Size(handles.handle(argument(0)?), argument(1)?)),
