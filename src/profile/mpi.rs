@@ -23,6 +23,9 @@ pub struct Mpi {
     /// The clocks of the hosts were compared by messages, within these seconds; `null`: one host, or they were not compared.
     #[serde(default)]
     pub clock_error_s: Option<f64>,
+    /// Seconds of waiting in the timed pass by those in the counted pass, at most 1: what the ranks' time leaves for them; `null`: not known.
+    #[serde(default)]
+    pub waiting_scale: Option<f64>,
     /// Functions by the seconds that they communicate, with all that they call; in merged profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Communication>,
@@ -83,6 +86,17 @@ impl NetworkBytes {
 }
 
 impl Mpi {
+    /// Seconds in the calls of a site, as long as they are in the timed pass.
+    pub fn timed_s(&self, site: &CallSite) -> Option<f64> {
+        let waiting = site.waiting_s.unwrap_or(0.0);
+        site.time_s.map(|time| (time - waiting).max(0.0) + self.waiting_scale.unwrap_or(1.0) * waiting)
+    }
+
+    /// Seconds of waiting of a site, as long as they are in the timed pass.
+    pub fn timed_waiting_s(&self, site: &CallSite) -> Option<f64> {
+        site.waiting_s.map(|waiting| self.waiting_scale.unwrap_or(1.0) * waiting)
+    }
+
     /// Adds call sites; those of one place are one.
     pub fn add(&mut self, sites: impl IntoIterator<Item = CallSite>) {
         let mut places: HashMap<SiteKey, usize> =

@@ -86,13 +86,14 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
         return text::functions(profile, view, width) + &text::left_out(profile, view);
     }
     let ranked = ranking::by_gain(view.kept(profile));
-    let sampled = ranked.iter().filter(|gain| gain.function.share.is_some()).count();
+    let is_seen = |gain: &&Gain<'_>| gain.function.share.is_some() || gain.saving.is_some();
+    let sampled = ranked.iter().filter(is_seen).count();
     // Without any sample, the first of those that were counted.
     let most = if sampled > 0 { sampled.min(ROWS) } else { ROWS };
-    let first = ranked.iter().filter(|gain| sampled == 0 || gain.function.share.is_some()).take(most);
+    let first = ranked.iter().filter(|gain| sampled == 0 || is_seen(gain)).take(most);
     let shown: &[Gain<'_>] = &first.copied().collect::<Vec<_>>();
     let mut out = rows(shown, view, width);
-    let rest = sampled.saturating_sub(shown.iter().filter(|gain| gain.function.share.is_some()).count());
+    let rest = sampled.saturating_sub(shown.iter().filter(is_seen).count());
     let unsampled = ranked.len() - shown.len() - rest;
     let parts = [(rest, "more"), (unsampled, "without a sample")];
     let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();

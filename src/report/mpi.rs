@@ -176,15 +176,16 @@ const MUCH: f64 = 0.25;
 pub fn verdict(profile: &Profile) -> Option<String> {
     let mpi = profile.mpi.as_ref()?;
     let sites = || mpi.sites.iter().filter(|site| site.is_communication());
-    let in_mpi: f64 = sites().filter_map(|site| site.time_s).sum();
+    let in_mpi: f64 = sites().filter_map(|site| mpi.timed_s(site)).sum();
     let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
     let all = in_mpi + work?;
     let share = if all > 0.0 { in_mpi / all } else { 0.0 };
     if share < MUCH {
         return None;
     }
-    let longest = sites().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)))?;
-    let waiting: Option<f64> = sites().filter(|site| site.time_s.is_some()).map(|site| site.waiting_s).sum();
+    let seconds_of = |site: &CallSite| mpi.timed_s(site).unwrap_or(0.0);
+    let longest = sites().max_by(|a, b| seconds_of(a).total_cmp(&seconds_of(b)))?;
+    let waiting: Option<f64> = sites().filter(|site| site.time_s.is_some()).map(|site| mpi.timed_waiting_s(site)).sum();
     let waiting = waiting.map_or(String::new(), |waiting| {
         format!(", {} of it waiting for other ranks", percent((waiting / in_mpi).min(1.0)))
     });
@@ -194,7 +195,7 @@ pub fn verdict(profile: &Profile) -> Option<String> {
         percent(share),
         longest.call,
         name::shorten(&longest.caller, NAME_WIDTH),
-        seconds(longest.time_s.unwrap_or(0.0))
+        seconds(seconds_of(longest))
     ))
 }
 

@@ -18,8 +18,10 @@ pub struct Gain<'p> {
 impl<'p> Gain<'p> {
     /// Of `function`.
     pub fn of(function: &'p Function) -> Gain<'p> {
-        let known: &[Saving] = if function.time_s.is_some() { &function.analysis.savings } else { &[] };
-        let saving = known.iter().max_by(|a, b| of_program(a).total_cmp(&of_program(b)));
+        // Where its own time is not known, what the program gains may be: of calls of MPI, which take no CPU time.
+        let is_known = |saving: &&Saving| function.time_s.is_some() || saving.program_seconds.is_some();
+        let known = function.analysis.savings.iter().filter(is_known);
+        let saving = known.max_by(|a, b| of_program(a).total_cmp(&of_program(b)));
         Gain { function, saving: saving.filter(|saving| of_program(saving) > 0.0) }
     }
 

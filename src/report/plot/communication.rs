@@ -54,8 +54,8 @@ pub fn svg(profile: &Profile) -> Option<String> {
         class: "rf-dram",
     };
     let sides: [(Area, &str, &str, Vec<Slope>, Intensity); 2] = [
-        (pair(page::LEFT, middle - 12.0), "FLOP/byte of memory", "performance", slopes, |spot| spot.oi),
-        (pair(middle + 44.0, WIDTH - page::RIGHT), "FLOP/byte that ranks hand over", "", vec![of_network], |spot| {
+        (pair(page::LEFT, middle - 34.0), "FLOP/byte of memory", "performance", slopes, |spot| spot.oi),
+        (pair(middle + 56.0, WIDTH - page::RIGHT), "FLOP/byte that ranks hand over", "", vec![of_network], |spot| {
             spot.cai
         }),
     ];

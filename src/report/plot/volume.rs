@@ -13,7 +13,7 @@ use super::layout::Area;
 use super::page;
 use super::spots::{Roofs, Spot, dot, stem};
 use crate::report::name;
-use crate::report::number::si;
+use crate::report::number::{si, significant};
 
 /// Lines of the surface along each axis.
 const LINES: u32 = 16;
@@ -173,7 +173,7 @@ fn axes(g: &mut Group, view: &View, (oi, cai, rate): (Axis, Axis, Axis), roofs: 
     let floor = [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]];
     g.append(polyline(view, &floor, "rf-grid"));
     g.append(polyline(view, &[[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]], "rf-frame"));
-    let ends = |axis: Axis| format!("{:.2e} … {:.2e}", axis.low, axis.high);
+    let ends = |axis: Axis| format!("{} … {}", significant(axis.low), significant(axis.high));
     let titles = [
         ([0.5, 1.12, 0.0], format!("FLOP/byte of memory: {}", ends(oi))),
         ([1.16, 0.5, 0.0], format!("FLOP/byte handed over: {}", ends(cai))),
@@ -185,7 +185,7 @@ fn axes(g: &mut Group, view: &View, (oi, cai, rate): (Axis, Axis, Axis), roofs: 
         g.append(text.set("data-p", data(&[place])).set("data-shift", "0 0"));
     }
     let note = format!(
-        "performance below all three roofs: {} · memory {} · network {} (thick)",
+        "performance below all three roofs: {} · memory {} · network {} (dashed)",
         si(roofs.compute, "FLOP/s"),
         si(roofs.memory, "B/s"),
         si(roofs.network, "B/s")

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::below::{Below, Id};
 use super::{cost, ranks_of_a_host};
 use crate::profile::communication::{Communication, NetworkSeconds};
-use crate::profile::mpi::CallSite;
+use crate::profile::mpi::{CallSite, Mpi};
+use crate::profile::network::Network;
 use crate::profile::{Function, Profile};
 
 /// Most functions that are listed.
@@ -21,7 +22,7 @@ pub fn of(profile: &Profile) -> Vec<Communication> {
     let below = Below::of(profile, &callers);
     let mut sums = Sums::default();
     for site in &sites {
-        sums.add_site(site, profile, &below);
+        sums.add_site(site, (mpi, profile.network.as_ref()), &below);
     }
     let communicate: BTreeSet<Key> = sums.of.keys().cloned().collect();
     for function in &profile.functions {
@@ -88,9 +89,9 @@ fn keys(shares: Option<Vec<(Id, f64)>>, own: (&str, &str), below: &Below) -> Vec
 }
 
 impl Sums {
-    fn add_site(&mut self, site: &CallSite, profile: &Profile, below: &Below) {
+    fn add_site(&mut self, site: &CallSite, (mpi, network): (&Mpi, Option<&Network>), below: &Below) {
         let own = (site.caller.as_str(), site.module.as_str());
-        let cost = profile.network.as_ref().and_then(|n| cost::of_site(site, n, ranks_of_a_host(n)));
+        let cost = network.and_then(|n| cost::of_site(site, n, ranks_of_a_host(n)));
         for (key, share) in keys(below.on_stack(own.0, own.1), own, below) {
             let is_caller = match &key {
                 Key::Seen(id) => below.find(own.0, own.1) == Some(*id),
@@ -98,8 +99,8 @@ impl Sums {
             };
             let sum = self.of.entry(key).or_default();
             sum.calls_mpi |= is_caller;
-            sum.mpi_s += share * site.time_s.unwrap_or(0.0);
-            sum.waiting_s.add(site.waiting_s, share);
+            sum.mpi_s += share * mpi.timed_s(site).unwrap_or(0.0);
+            sum.waiting_s.add(mpi.timed_waiting_s(site), share);
             sum.bytes.add(site.bytes.map(|bytes| bytes as f64), share);
             sum.network.is_unknown |= cost.is_none();
             sum.network.sum.add(cost.unwrap_or_default(), share);

@@ -6,11 +6,14 @@
 //!  functions ──────────────────▶ work, FLOPs, bytes ──────────────┘
 //! ```
 //!
+//! Calls are those of the counted pass, in which ranks may wait longer for one another ([`pass`]).
+//!
 //! A blocking call does nothing else, so its seconds add to those of the work: the bound is a sum, not the lowest of roofs.
 
 mod below;
 mod cost;
 mod functions;
+mod pass;
 mod verdict;
 
 use crate::profile::Profile;
@@ -23,9 +26,13 @@ pub fn analyse(profile: &mut Profile) {
     if profile.run.ranks.len() < 2 || profile.mpi.is_none() {
         return;
     }
+    let scale = pass::waiting_scale(profile);
+    if let Some(mpi) = &mut profile.mpi {
+        mpi.waiting_scale = scale;
+    }
     let mut found = functions::of(profile);
     found.iter_mut().for_each(verdict::classify);
-    verdict::carry_over(profile, &found);
+    verdict::carry_over(profile);
     if let Some(mpi) = &mut profile.mpi {
         mpi.functions = found;
     }

@@ -10,10 +10,13 @@
 //! saving of the program = seconds of all ranks / ranks
 //! ```
 
-use crate::profile::communication::Communication;
+use std::collections::BTreeMap;
+
+use super::{cost, ranks_of_a_host};
+use crate::profile::Profile;
+use crate::profile::communication::{Communication, NetworkSeconds};
 use crate::profile::function::Saving;
 use crate::profile::mpi::CallSite;
-use crate::profile::{Function, Profile};
 
 use crate::profile::number;
 
@@ -22,8 +25,15 @@ const HALF: f64 = 0.5;
 /// A saving is listed from this share of the seconds in MPI on.
 const WORTHWHILE: f64 = 0.05;
 
-/// Parts of the seconds in MPI, with their classes. Without ceilings of the network waiting alone is known.
-fn parts(of: &Communication) -> Vec<(&'static str, f64)> {
+/// Seconds in MPI, and what is known of them.
+struct InMpi {
+    mpi_s: f64,
+    waiting_s: Option<f64>,
+    network: Option<NetworkSeconds>,
+}
+
+/// Parts of them, with their classes. Without ceilings of the network waiting alone is known.
+fn parts(of: &InMpi) -> Vec<(&'static str, f64)> {
     let mut parts = Vec::new();
     let waiting = of.waiting_s.unwrap_or(0.0);
     if of.waiting_s.is_some() {
@@ -41,45 +51,54 @@ fn parts(of: &Communication) -> Vec<(&'static str, f64)> {
     parts
 }
 
+fn largest(of: &InMpi) -> Option<&'static str> {
+    parts(of).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+}
+
 /// Fills in the class.
 pub fn classify(of: &mut Communication) {
     let all = of.mpi_s + of.work_s.unwrap_or(0.0);
-    let largest = parts(of).into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
-    of.class = largest.filter(|_| of.mpi_s > 0.0 && of.mpi_s >= HALF * all).map(|(class, _)| class.to_owned());
+    let in_mpi = InMpi { mpi_s: of.mpi_s, waiting_s: of.waiting_s, network: of.network };
+    let communicates = of.mpi_s > 0.0 && of.mpi_s >= HALF * all;
+    of.class = if communicates { largest(&in_mpi).map(str::to_owned) } else { None };
 }
 
-/// Gives functions of the profile that call MPI themselves the classes and the savings of `found`.
-pub fn carry_over(profile: &mut Profile, found: &[Communication]) {
+/// Gives functions that are longer in their own calls of MPI than at work the classes and the savings of these calls.
+pub fn carry_over(profile: &mut Profile) {
     let ranks = profile.run.ranks.len().max(1) as f64;
     let Some(mpi) = &profile.mpi else { return };
-    for of in found.iter().filter(|of| of.calls_mpi) {
-        let sites: Vec<&CallSite> = mpi
-            .sites
-            .iter()
-            .filter(|site| site.caller == of.name && site.module == of.module && site.is_communication())
-            .collect();
-        let in_it: f64 = sites.iter().filter_map(|site| site.time_s).sum();
-        let is_it = |f: &&mut Function| f.name == of.name && f.module == of.module;
-        let Some(function) = profile.functions.iter_mut().find(is_it) else { continue };
-        // Its calls of MPI against its own work: what it calls beside MPI is about other functions.
-        let own = function.cpu_s.unwrap_or(0.0);
-        if in_it <= 0.0 || in_it < HALF * (in_it + own) {
+    let mut by_caller: BTreeMap<(&str, &str), Vec<&CallSite>> = BTreeMap::new();
+    for site in mpi.sites.iter().filter(|site| site.is_communication()) {
+        by_caller.entry((&site.caller, &site.module)).or_default().push(site);
+    }
+    let cost = |site: &CallSite| {
+        let network = profile.network.as_ref()?;
+        cost::of_site(site, network, ranks_of_a_host(network))
+    };
+    let load_balance = mpi.efficiency.map(|efficiency| efficiency.load_balance);
+    for function in &mut profile.functions {
+        let Some(sites) = by_caller.get(&(function.name.as_str(), function.module.as_str())) else { continue };
+        let in_mpi = InMpi {
+            mpi_s: sites.iter().filter_map(|site| mpi.timed_s(site)).sum(),
+            waiting_s: sites.iter().map(|site| mpi.timed_waiting_s(site)).sum(),
+            network: sites.iter().map(|site| cost(site)).try_fold(NetworkSeconds::default(), |mut sum, one| {
+                sum.add(one?, 1.0);
+                Some(sum)
+            }),
+        };
+        if in_mpi.mpi_s <= 0.0 || in_mpi.mpi_s < HALF * (in_mpi.mpi_s + function.cpu_s.unwrap_or(0.0)) {
             continue;
         }
-        let share = if of.mpi_s > 0.0 { (in_it / of.mpi_s).min(1.0) } else { 0.0 };
         let analysis = &mut function.analysis;
-        if let Some((class, _)) = parts(of).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-            analysis.class = Some(class.to_owned());
-            analysis.nearest = None;
-            analysis.confidence = None;
-        }
-        let savings = parts(of).into_iter().filter(|(class, s)| *class != "unknown" && *s >= WORTHWHILE * of.mpi_s);
-        let of_network = savings.map(|(class, seconds)| Saving {
+        analysis.class = largest(&in_mpi).map(str::to_owned);
+        (analysis.nearest, analysis.confidence) = (None, None);
+        let worthwhile = |(class, s): &(&str, f64)| *class != "unknown" && *s >= WORTHWHILE * in_mpi.mpi_s;
+        let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
             remove: vec![class.to_owned()],
-            seconds: share * seconds / ranks,
-            seconds_max: share * seconds / ranks,
-            program_seconds: Some(share * seconds / ranks),
-            advice: advice(class, &sites, share * seconds, mpi.efficiency.map(|e| e.load_balance)),
+            seconds: seconds / ranks,
+            seconds_max: seconds / ranks,
+            program_seconds: Some(seconds / ranks),
+            advice: advice(class, sites, seconds, load_balance),
         });
         analysis.savings.splice(0..0, of_network);
         analysis.savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
