@@ -220,11 +220,38 @@ fn rprof_before_a_launcher_merges_its_ranks() {
             waiting_s > 0.095 && waiting_s <= receive["time_s"].as_f64().unwrap(),
             "waited {waiting_s} s for 0.1 s"
         );
+        let early = cli::function(&profile, "early_receive");
+        assert_eq!(early["class"], "waiting-for-ranks", "{library}: {}", profile["mpi"]["functions"]);
+        assert_eq!(early["savings"][0]["remove"][0], "waiting-for-ranks");
         let network = &profile["network"]["pairs"];
         assert!(network[0]["latency_s"].as_f64().is_some_and(|s| s > 0.0), "{}", profile["run"]["warnings"]);
         let functions = profile["functions"].as_array().unwrap();
         let of_launcher = functions.iter().any(|f| f["module"].as_str().unwrap().contains("mpirun"));
         assert!(!of_launcher, "functions of the launcher are in the profile");
+    }
+}
+
+#[test]
+fn ranks_of_a_part_are_known_and_who_is_its_root() {
+    let Some(program) = program("openmpi", "seven") else { return };
+    let sandbox = Sandbox::new();
+    // Blocks of 32 × 32 doubles; rows and columns of 2 × 2 ranks are communicators, in which nobody asks for a rank.
+    let script =
+        format!("\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} summa 64 1", program.display());
+    let output = launched(&sandbox, "openmpi", 4, &script);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    let sites = profile["mpi"]["sites"].as_array().unwrap();
+    for caller in ["summa_share_a", "summa_share_b"] {
+        let site = sites.iter().find(|site| site["caller"] == caller).unwrap();
+        let calls = site["calls"].as_u64().unwrap();
+        assert!(calls >= 8, "{site}");
+        assert_eq!(
+            (site["members"].as_u64(), site["bytes"].as_u64()),
+            (Some(2), Some(calls / 2 * 32 * 32 * 8)),
+            "{site}"
+        );
+        assert!(site["waiting_s"].is_f64(), "{site}");
     }
 }
 

@@ -128,6 +128,7 @@ mod tests {
                     start_ns,
                     end_ns,
                     bytes: None,
+                    bytes_of_root: None,
                     to,
                     from,
                     root: None,

@@ -58,6 +58,7 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
     let clock_error_s = if let Compared::Shifted(_, error_ns) = compared { Some(error_ns as f64 / 1e9) } else { None };
     for (((rank, found), groups), mpi) in ranks.iter().zip(found).zip(&groups).zip(sites) {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
+        let mut of_roots: BTreeMap<&SiteKey, Vec<u64>> = BTreeMap::new();
         for (call, found) in rank.calls.iter().zip(found) {
             let Some(key) = rank.sites.get(call.site as usize) else { continue };
             let group = call.communicator.and_then(|i| groups.get(i as usize)?.as_ref());
@@ -65,6 +66,9 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             let is_far = hosts > 1 && far(call, group, host, &rank.host);
             let one = OfSite { found, members, far_calls: u64::from(is_far) };
             of_site.entry(key).and_modify(|site| site.add(one)).or_insert(one);
+            if let (None, Some(bytes)) = (call.bytes, bytes_of_root(call, &key.call, group, rank.rank)) {
+                of_roots.entry(key).or_default().push(bytes);
+            }
         }
         for site in &mut mpi.sites {
             let of_site = of_site.get(&site.key());
@@ -74,6 +78,8 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             site.received = of_site.and_then(|site| site.found.received);
             site.members = of_site.and_then(|site| site.members);
             site.far_calls = of_site.map(|site| site.far_calls);
+            let known = of_roots.get(&site.key()).map_or(&[][..], Vec::as_slice);
+            known.iter().for_each(|bytes| site.knows_bytes(*bytes));
         }
         mpi.split_missing.clone_from(&missing);
         mpi.clock_error_s = clock_error_s;
@@ -110,6 +116,14 @@ fn compared(ranks: &[RankCalls], groups: &[Vec<Option<Group>>], host_of: &[usize
         }
         Err(reason) => Compared::Not(reason),
     }
+}
+
+/// What a call passes whose root only the job knows: its buffer if this rank is the root, else nothing. `None`: not known.
+fn bytes_of_root(call: &MpiCall, name: &str, group: Option<&Group>, own: Option<u32>) -> Option<u64> {
+    let (bytes, group) = (call.bytes_of_root?, group?);
+    let root = group.members.get(usize::try_from(call.root?).ok()?)?;
+    let parts = if name.to_ascii_lowercase().contains("scatter") { group.members.len() as u64 } else { 1 };
+    Some(if Some(*root) == own { bytes * parts } else { 0 })
 }
 
 /// Whether a partner of the call is on another host than its own.
@@ -264,6 +278,7 @@ mod tests {
             start_ns,
             end_ns,
             bytes: Some(8),
+            bytes_of_root: None,
             to,
             from,
             root,
@@ -386,6 +401,28 @@ mod tests {
         let received = |mpi: &Mpi| mpi.sites.iter().map(|site| (site.received, site.members)).collect::<Vec<_>>();
         assert_eq!(received(&mpis[0]), [(Some(0), Some(1))]);
         assert_eq!(received(&mpis[2]), [(Some(0), Some(2)), (Some(8), Some(2))]);
+    }
+
+    #[test]
+    fn the_job_knows_who_is_the_root_of_a_part() {
+        let part = |number: u32| {
+            let mut rank = rank(number, &[("MPI_Bcast", 10, 20, None, None, Some(1))]);
+            let split = evidence::Made::Split { color: 0, key: -(number as i32) };
+            rank.communicators.push(Communicator { made: split, parent: 0, order: 0, size: None, rank: None });
+            let call = &mut rank.calls[0];
+            (call.communicator, call.bytes, call.bytes_of_root) = (Some(1), None, Some(800));
+            rank
+        };
+        let ranks = [part(0), part(1)];
+        let mut mpis = ranks.each_ref().map(|rank| {
+            let unknown = CallSite { call: "MPI_Bcast".into(), calls: 1, unknown_calls: 1, ..site(&rank.sites[0]) };
+            Mpi { sites: vec![unknown], ..Mpi::default() }
+        });
+        let [a, b] = &mut mpis;
+        split(&ranks, &mut [a, b]).unwrap();
+        // By their keys the second rank is the first there.
+        assert_eq!(mpis.each_ref().map(|mpi| mpi.sites[0].bytes), [Some(800), Some(0)]);
+        assert_eq!(mpis[0].sites[0].sizes, [crate::profile::mpi::SizeClass(512, 1, 800)]);
     }
 
     fn site(key: &SiteKey) -> CallSite {

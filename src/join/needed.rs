@@ -113,6 +113,7 @@ mod tests {
             start_ns: 0,
             end_ns: 1,
             bytes: Some(bytes),
+            bytes_of_root: None,
             to,
             from: None,
             root: None,

@@ -23,9 +23,9 @@ pub struct Mpi {
     /// The clocks of the hosts were compared by messages, within these seconds; `null`: one host, or they were not compared.
     #[serde(default)]
     pub clock_error_s: Option<f64>,
-    /// Seconds of waiting in the timed pass by those in the counted pass, at most 1: what the ranks' time leaves for them; `null`: not known.
+    /// Seconds in calls in the timed pass by those in the counted pass, at most 1: what the ranks' time leaves for them; `null`: not known.
     #[serde(default)]
-    pub waiting_scale: Option<f64>,
+    pub timed_share: Option<f64>,
     /// Functions by the seconds that they communicate, with all that they call; in merged profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Communication>,
@@ -88,13 +88,12 @@ impl NetworkBytes {
 impl Mpi {
     /// Seconds in the calls of a site, as long as they are in the timed pass.
     pub fn timed_s(&self, site: &CallSite) -> Option<f64> {
-        let waiting = site.waiting_s.unwrap_or(0.0);
-        site.time_s.map(|time| (time - waiting).max(0.0) + self.waiting_scale.unwrap_or(1.0) * waiting)
+        site.time_s.map(|time| self.timed_share.unwrap_or(1.0) * time)
     }
 
     /// Seconds of waiting of a site, as long as they are in the timed pass.
     pub fn timed_waiting_s(&self, site: &CallSite) -> Option<f64> {
-        site.waiting_s.map(|waiting| self.waiting_scale.unwrap_or(1.0) * waiting)
+        site.waiting_s.map(|waiting| self.timed_share.unwrap_or(1.0) * waiting)
     }
 
     /// Adds call sites; those of one place are one.
@@ -240,6 +239,23 @@ pub struct SiteKey {
 }
 
 impl CallSite {
+    /// One of the calls whose bytes were not known passed so many.
+    pub fn knows_bytes(&mut self, bytes: u64) {
+        if self.unknown_calls == 0 {
+            return;
+        }
+        self.unknown_calls -= 1;
+        let from = if bytes == 0 { 0 } else { 1 << bytes.ilog2() };
+        match self.sizes.iter_mut().find(|class| class.0 == from) {
+            Some(class) => (class.1, class.2) = (class.1 + 1, class.2 + bytes),
+            None => self.sizes.push(SizeClass(from, 1, bytes)),
+        }
+        self.sizes.sort_unstable();
+        if self.unknown_calls == 0 {
+            self.bytes = Some(self.sizes.iter().map(|class| class.2).sum());
+        }
+    }
+
     /// Whether it moves data or waits: it does not begin, end, ask, or make handles.
     pub fn is_communication(&self) -> bool {
         let others = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];

@@ -12,7 +12,9 @@ use crate::profile::{Function, Profile};
 /// Most functions that are listed.
 const MOST: usize = 40;
 /// Functions whose seconds differ by less than this share are the same work.
-const SAME: f64 = 0.01;
+const SAME: f64 = 0.05;
+/// Frames below `main`, which belong to no program.
+const START: [&str; 3] = ["_start", "__libc_start_call_main", "__libc_start_main"];
 
 /// Functions by the seconds in MPI below them.
 pub fn of(profile: &Profile) -> Vec<Communication> {
@@ -143,7 +145,8 @@ impl Sums {
             let only_calls = |other: &Communication| {
                 is_same(one.mpi_s, other.mpi_s) && is_same(one.work_s.unwrap_or(0.0), other.work_s.unwrap_or(0.0))
             };
-            if one.calls_mpi || !listed.iter().any(only_calls) {
+            let is_start = START.iter().any(|start| one.name.starts_with(start));
+            if one.calls_mpi || !is_start && !listed.iter().any(only_calls) {
                 listed.push(one);
             }
         }

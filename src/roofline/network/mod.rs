@@ -6,7 +6,7 @@
 //!  functions ──────────────────▶ work, FLOPs, bytes ──────────────┘
 //! ```
 //!
-//! Calls are those of the counted pass, in which ranks may wait longer for one another ([`pass`]).
+//! Calls are those of the counted pass, in which they may take longer ([`pass`]).
 //!
 //! A blocking call does nothing else, so its seconds add to those of the work: the bound is a sum, not the lowest of roofs.
 
@@ -26,9 +26,9 @@ pub fn analyse(profile: &mut Profile) {
     if profile.run.ranks.len() < 2 || profile.mpi.is_none() {
         return;
     }
-    let scale = pass::waiting_scale(profile);
+    let share = pass::timed_share(profile);
     if let Some(mpi) = &mut profile.mpi {
-        mpi.waiting_scale = scale;
+        mpi.timed_share = share;
     }
     let mut found = functions::of(profile);
     found.iter_mut().for_each(verdict::classify);

@@ -153,6 +153,16 @@ impl Handles {
         }
     }
 
+    /// Bytes of the buffer that a root passes, whether this rank is the root or not: to one rank, where it scatters.
+    pub fn bytes_of_root(&self, call: &Call<'_>) -> Option<u64> {
+        match call.function.shape {
+            Shape::FromRoot { buffer, .. } | Shape::Scatter { buffer, counts: false, .. } => {
+                self.of_buffer(call, buffer)
+            }
+            _ => None,
+        }
+    }
+
     /// Bytes of the message that the call prepares. `None`: not known.
     pub fn prepares(&self, call: &Call<'_>) -> Option<u64> {
         let Shape::Prepare { buffer, peer, .. } = call.function.shape else { return None };

@@ -134,6 +134,7 @@ impl MpiRecorder {
         let call = Call { function, arguments, wide, read: &read };
         let describes = is_c && (site.is_some() || outer.as_ref().is_some_and(|outer| outer.is_undecided));
         let bytes = if describes { handles.bytes(&call) } else { None };
+        let bytes_of_root = if describes && bytes.is_none() { handles.bytes_of_root(&call) } else { None };
         let sides = if describes { handles.sides(&call) } else { Sides::default() };
         let comm = handles.communicator(&call).filter(|_| describes);
         let communicator = comm.and_then(|comm| handles.communicator_index(comm));
@@ -147,6 +148,7 @@ impl MpiRecorder {
         // The work of a Fortran call is described by the C call within.
         if let Some(outer) = outer.filter(|_| describes) {
             (outer.bytes, outer.is_undecided, outer.sides, outer.communicator) = (bytes, false, sides, communicator);
+            outer.bytes_of_root = bytes_of_root;
             self.add_bytes(outer.site, bytes);
         }
         if let Some(site) = site {
@@ -165,7 +167,7 @@ impl MpiRecorder {
             returns_to,
             time: record.time,
             executed: record.executed,
-            what: OpenCall { site, bytes, is_undecided: !is_c, sides, communicator, result },
+            what: OpenCall { site, bytes, bytes_of_root, is_undecided: !is_c, sides, communicator, result },
         });
         if space.watched.watch_return(returns_to, at_once) {
             space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
@@ -208,8 +210,8 @@ impl MpiRecorder {
         totals.time_s += record.time.wrapping_sub(begun) as f64;
         if self.calls.len() < MpiEvidence::CALLS {
             let Sides { to, from, root } = call.sides;
-            let (bytes, communicator) = (call.bytes, call.communicator);
-            let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes, to, from, root, communicator };
+            let (bytes, bytes_of_root, communicator) = (call.bytes, call.bytes_of_root, call.communicator);
+            let call = MpiCall { site, start_ns: 0, end_ns: 0, bytes, bytes_of_root, to, from, root, communicator };
             self.calls.push((call, begun, record.time));
         } else {
             self.left_out += 1;
