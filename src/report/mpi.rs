@@ -178,7 +178,8 @@ pub fn verdict(profile: &Profile) -> Option<String> {
     let sites = || mpi.sites.iter().filter(|site| site.is_communication());
     let in_mpi: f64 = sites().filter_map(|site| mpi.timed_s(site)).sum();
     let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);
-    let all = in_mpi + work?;
+    // Ranks that only communicate have no sample at work.
+    let all = in_mpi + work.unwrap_or(0.0);
     let share = if all > 0.0 { in_mpi / all } else { 0.0 };
     if share < MUCH {
         return None;

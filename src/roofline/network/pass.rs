@@ -13,9 +13,11 @@ use crate::profile::Profile;
 /// `None`: not known, or ranks have several threads, whose seconds may overlap.
 pub fn timed_share(profile: &Profile) -> Option<f64> {
     let mpi = profile.mpi.as_ref()?;
-    mpi.efficiency?;
-    let elapsed: f64 = profile.run.ranks.iter().map(|rank| rank.wall_s).sum::<Option<f64>>()?;
     let work: f64 = profile.functions.iter().filter_map(|f| f.cpu_s).sum();
+    if work > 0.0 {
+        mpi.efficiency?;
+    }
+    let elapsed: f64 = profile.run.ranks.iter().map(|rank| rank.wall_s).sum::<Option<f64>>()?;
     let in_calls: f64 = mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s).sum();
     (in_calls > 0.0).then(|| ((elapsed - work) / in_calls).clamp(0.0, 1.0))
 }

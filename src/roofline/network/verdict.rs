@@ -55,6 +55,12 @@ fn largest(of: &InMpi) -> Option<&'static str> {
     parts(of).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
 }
 
+/// The largest part that is explained.
+fn nearest(of: &InMpi) -> Option<&'static str> {
+    let explained = parts(of).into_iter().filter(|(class, seconds)| *class != "unknown" && *seconds > 0.0);
+    explained.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+}
+
 /// Fills in the class.
 pub fn classify(of: &mut Communication) {
     let all = of.mpi_s + of.work_s.unwrap_or(0.0);
@@ -91,7 +97,9 @@ pub fn carry_over(profile: &mut Profile) {
         }
         let analysis = &mut function.analysis;
         analysis.class = largest(&in_mpi).map(str::to_owned);
-        (analysis.nearest, analysis.confidence) = (None, None);
+        analysis.nearest =
+            if analysis.class.as_deref() == Some("unknown") { nearest(&in_mpi).map(str::to_owned) } else { None };
+        analysis.confidence = None;
         let worthwhile = |(class, s): &(&str, f64)| *class != "unknown" && *s >= WORTHWHILE * in_mpi.mpi_s;
         let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
             remove: vec![class.to_owned()],
@@ -137,5 +145,39 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f
                  messages earlier (MPI_I…) and work meanwhile."
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_mpi(mpi_s: f64, waiting_s: Option<f64>, network: Option<(f64, f64)>) -> InMpi {
+        let network =
+            network.map(|(latency_s, bandwidth_s)| NetworkSeconds { latency_s, bandwidth_s, overlappable_s: 0.0 });
+        InMpi { mpi_s, waiting_s, network }
+    }
+
+    #[test]
+    fn the_largest_part_decides() {
+        let class = |of: InMpi| (largest(&of).unwrap(), nearest(&of));
+        assert_eq!(class(in_mpi(1.0, Some(0.6), Some((0.1, 0.1)))).0, "waiting-for-ranks");
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.5, 0.2)))).0, "network-latency");
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.1, 0.7)))).0, "network-bandwidth");
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.2, 0.1)))), ("unknown", Some("network-latency")));
+        assert_eq!(class(in_mpi(1.0, Some(0.6), None)).0, "waiting-for-ranks");
+        assert_eq!(class(in_mpi(1.0, None, None)), ("unknown", None));
+        // A network that needs more than the calls took leaves no rest.
+        assert_eq!(class(in_mpi(1.0, Some(0.2), Some((9.0, 1.0)))).0, "network-latency");
+    }
+
+    #[test]
+    fn work_and_communication_are_weighed() {
+        let mut of = Communication { mpi_s: 1.0, waiting_s: Some(0.9), work_s: Some(0.5), ..Communication::default() };
+        classify(&mut of);
+        assert_eq!(of.class.as_deref(), Some("waiting-for-ranks"));
+        of.work_s = Some(2.0);
+        classify(&mut of);
+        assert_eq!(of.class, None);
     }
 }
