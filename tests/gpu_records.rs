@@ -22,6 +22,11 @@ fn source(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
+/// Several files of the collector, one after the other.
+fn sources(names: &[&str]) -> String {
+    names.iter().map(|name| source(name)).collect()
+}
+
 /// The folders of headers, by version; without them says that the test is skipped.
 fn versions(test: &str) -> Vec<PathBuf> {
     let Some(folder) = std::env::var_os("RPROF_CUPTI_HEADERS") else {
@@ -352,7 +357,7 @@ const GROWN: [&str; 4] = [
 
 #[test]
 fn parameters_have_the_sizes_and_fields_that_the_collector_passes() {
-    let source = source("ranges.rs");
+    let source = sources(&["ranges.rs", "groups.rs", "profiler.rs", "callbacks.rs"]);
     let all = || PARAMETERS.into_iter().chain(ANSWERS);
     // Every list of parameters in the source is one of those: a number, then 0.
     let lists = source.match_indices('[').filter(|(place, _)| {
@@ -453,7 +458,7 @@ fn numbers_of_callbacks_and_enumerations_are_those_of_the_headers() {
 
 #[test]
 fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
-    let source = source("ranges.rs");
+    let source = sources(&["ranges.rs", "groups.rs", "profiler.rs", "callbacks.rs"]);
     let read = |list: &[&str]| list.iter().for_each(|piece| assert!(source.contains(piece), "{piece} is gone"));
     // `struct Call` and `launch` in ranges.rs.
     read(&["site: u32,\n    function: *const c_char,\n    parameters: *const u8,\n    result: *const c_void,\n"]);

@@ -180,8 +180,25 @@ fn within(until_ns: u64, call: &MpiCall) -> u64 {
 /// Waiting of messages.
 fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
     let mut arrivals: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ranks.len()];
-    for &(receiver, i) in &partners.unmatched {
-        found[receiver][i] = Found { waited: None, received: None };
+    let mut late_receives: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ranks.len()];
+    // A call that completes several may have waited for any of them.
+    let mut unfollowed: Vec<bool> =
+        ranks.iter().map(|rank| rank.calls.iter().any(|c| rank.kind(c).starts_unfollowed)).collect();
+    for &(rank, i) in &partners.unmatched {
+        let kind = ranks[rank].kind(&ranks[rank].calls[i]);
+        if kind.is_nonblocking {
+            unfollowed[rank] = true;
+        } else {
+            found[rank][i].waited = None;
+        }
+        if ranks[rank].calls[i].from.is_some() {
+            found[rank][i].received = None;
+        }
+    }
+    for ((rank, found), _) in ranks.iter().zip(found.iter_mut()).zip(&unfollowed).filter(|(_, unfollowed)| **unfollowed)
+    {
+        let completing = rank.calls.iter().zip(found).filter(|(call, _)| rank.kind(call).completes);
+        completing.for_each(|(_, found)| found.waited = None);
     }
     for &Message { sent: (sender, sent), received: (receiver, i) } in &partners.messages {
         let (send, receive) = (ranks[sender].calls[sent], ranks[receiver].calls[i]);
@@ -193,6 +210,10 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
         }
         // A send that lasts until its receive begins has waited for it.
         let blocks = !ranks[sender].kind(&send).is_nonblocking;
+        if !blocks {
+            // The call that completes it right after may have waited for the receive.
+            late_receives[sender].push((send.call.start_ns, receive.call.start_ns));
+        }
         if blocks
             && send.call.end_ns >= receive.call.start_ns
             && let Some(wait) = &mut found[sender][sent].waited
@@ -200,19 +221,22 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
             *wait = (*wait).max(within(receive.call.start_ns, send.call));
         }
     }
-    for ((rank, arrivals), found) in ranks.iter().zip(&arrivals).zip(found) {
-        late_arrivals(rank, arrivals, found);
+    for (i, (rank, found)) in ranks.iter().zip(found).enumerate() {
+        let completing = completing(rank);
+        late_arrivals(rank, &completing, &arrivals[i], found);
+        received_late(rank, &completing, &late_receives[i], found);
     }
+}
+
+/// The calls of a rank that complete others, in the order of their start.
+fn completing(rank: &Rank<'_>) -> Vec<usize> {
+    let is_one = |i: &usize| rank.kind(&rank.calls[*i]).completes;
+    partners::by_start(&rank.calls).into_iter().filter(is_one).collect()
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
 /// `arrivals`: (receive's start, send's start), in order of the former.
-fn late_arrivals(rank: &Rank<'_>, arrivals: &[(u64, u64)], found: &mut [Found]) {
-    if arrivals.is_empty() {
-        return;
-    }
-    let completing: Vec<usize> =
-        partners::by_start(&rank.calls).into_iter().filter(|&i| rank.kind(&rank.calls[i]).completes).collect();
+fn late_arrivals(rank: &Rank<'_>, completing: &[usize], arrivals: &[(u64, u64)], found: &mut [Found]) {
     for &(received_ns, sent_ns) in arrivals {
         let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < received_ns);
         let completes = completing[first..].iter().find(|&&i| rank.calls[i].call.end_ns >= sent_ns);
@@ -220,6 +244,20 @@ fn late_arrivals(rank: &Rank<'_>, arrivals: &[(u64, u64)], found: &mut [Found]) 
             && let Some(wait) = &mut found[i].waited
         {
             *wait = (*wait).max(within(sent_ns, rank.calls[i].call));
+        }
+    }
+}
+
+/// A send that returned at once is waited for until its receive began in the first call that completes requests after it, if that lasted
+/// so long: a short message is taken over, and completes at once. `sends`: (send's start, receive's start).
+fn received_late(rank: &Rank<'_>, completing: &[usize], sends: &[(u64, u64)], found: &mut [Found]) {
+    for &(sent_ns, received_ns) in sends {
+        let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < sent_ns);
+        if let Some(&i) = completing.get(first)
+            && rank.calls[i].call.end_ns >= received_ns
+            && let Some(wait) = &mut found[i].waited
+        {
+            *wait = (*wait).max(within(received_ns, rank.calls[i].call));
         }
     }
 }
@@ -334,6 +372,31 @@ mod tests {
         let receiver =
             rank(1, &[("MPI_Irecv", 10, 11, None, Some((0, 7)), None), ("MPI_Waitall", 60, 110, None, None, None)]);
         assert_eq!(waits(&[sender, receiver])[1], [Some(0), Some(40)]);
+    }
+
+    #[test]
+    fn what_is_not_followed_is_not_known() {
+        let wait = ("MPI_Wait", 60, 110, None, None, None);
+        let other = rank(1, &[("MPI_Ibarrier", 100, 101, None, None, None)]);
+        let nonblocking = rank(0, &[("MPI_Ibarrier", 10, 11, None, None, None), wait]);
+        assert_eq!(waits(&[nonblocking, other.clone()])[0], [Some(0), None]);
+        let prepared = rank(0, &[("MPI_Start", 10, 11, None, None, None), wait]);
+        assert_eq!(waits(&[prepared, other.clone()])[0], [Some(0), None]);
+        let made = rank(0, &[("MPI_Intercomm_create", 10, 90, None, None, None)]);
+        assert_eq!(waits(&[made, other])[0], [None]);
+        // Anybody may have received the first, so nobody knows what the send waited for.
+        let sender = rank(0, &[("MPI_Send", 10, 90, Some((1, 7)), None, None)]);
+        let from_anybody = rank(1, &[("MPI_Recv", 80, 90, None, Some((-1, 7)), None)]);
+        assert_eq!(waits(&[sender, from_anybody]), [[None], [None]]);
+    }
+
+    #[test]
+    fn a_long_message_that_was_sent_at_once_waits_for_its_receive_where_it_is_completed() {
+        let sender =
+            |end| rank(0, &[("MPI_Isend", 10, 11, Some((1, 7)), None, None), ("MPI_Wait", 12, end, None, None, None)]);
+        let late = rank(1, &[("MPI_Recv", 50, 60, None, Some((0, 7)), None)]);
+        assert_eq!(waits(&[sender(60), late.clone()])[0], [Some(0), Some(38)]);
+        assert_eq!(waits(&[sender(13), late])[0], [Some(0), Some(0)], "it was taken over");
     }
 
     #[test]

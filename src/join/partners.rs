@@ -63,8 +63,14 @@ fn collective(call: &str) -> Option<Collective> {
 
 /// Whether the call returns before its message has arrived.
 fn is_nonblocking(call: &str) -> bool {
+    let others = ["MPI_Init", "MPI_Intercomm", "MPI_Info"];
     call.strip_prefix("MPI_I").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
-        && !call.starts_with("MPI_Init")
+        && !others.iter().any(|other| call.starts_with(other))
+}
+
+/// Whether the call starts something that a later call waits for, which is not followed: a collective call, or a prepared message.
+fn starts_unfollowed(call: &str) -> bool {
+    collective(call) == Some(Collective::Nonblocking) || call.starts_with("MPI_Start") || call == "MPI_Comm_idup"
 }
 
 fn completes(call: &str) -> bool {
@@ -85,12 +91,21 @@ pub struct Kind<'c> {
     pub is_nonblocking: bool,
     pub completes: bool,
     pub receives: bool,
+    /// It starts something that a later call waits for, which is not followed.
+    pub starts_unfollowed: bool,
 }
 
 impl<'c> Kind<'c> {
     pub fn of(name: &'c str) -> Kind<'c> {
         let (collective, is_nonblocking, completes) = (collective(name), is_nonblocking(name), completes(name));
-        Kind { name, collective, is_nonblocking, completes, receives: receives(name) }
+        Kind {
+            name,
+            collective,
+            is_nonblocking,
+            completes,
+            receives: receives(name),
+            starts_unfollowed: starts_unfollowed(name),
+        }
     }
 
     /// Whether `call` never waits for another rank, or its waiting is found with its partners.
@@ -169,7 +184,7 @@ pub struct Message {
 pub struct Partners {
     /// Messages, those of one receiver in the order of its receives.
     pub messages: Vec<Message>,
-    /// Receives whose send is not known.
+    /// Receives whose send is not known, and sends whose receive is not.
     pub unmatched: Vec<CallOf>,
     /// Collective calls: one of each member of the communicator, in its order.
     pub rounds: Vec<Vec<CallOf>>,
@@ -214,6 +229,7 @@ impl Partners {
                 }
             }
         }
+        self.unmatched.extend(sends.into_values().flatten());
     }
 
     fn match_collectives(&mut self, ranks: &[Rank<'_>]) {

@@ -116,6 +116,22 @@ impl Curve {
     }
 }
 
+/// The call whose curve a collective call is compared with: that of even parts, which returns when it is done. `MPI_Ialltoallv_c` has
+/// that of `MPI_Alltoall`.
+pub fn curve_of(call: &str) -> String {
+    let name = call.strip_prefix("MPI_").unwrap_or(call);
+    let name = name.strip_suffix("_c").unwrap_or(name);
+    let mut chars = name.chars();
+    let name = match (chars.next(), chars.next()) {
+        (Some('I'), Some(second)) if second.is_ascii_lowercase() => {
+            format!("{}{}", second.to_ascii_uppercase(), chars.as_str())
+        }
+        _ => name.to_owned(),
+    };
+    let even = ["Gatherv", "Allgatherv", "Alltoallv", "Scatterv"].contains(&name.as_str());
+    format!("MPI_{}", if even { &name[..name.len() - 1] } else { &name })
+}
+
 impl Network {
     /// Messages between ranks of a distance, with the most pairs at the same time that are no more than `at_once` (else the fewest).
     pub fn pair(&self, distance: Distance, at_once: u32) -> Option<&PairCurve> {
@@ -126,7 +142,7 @@ impl Network {
 
     /// The cost of a collective call of `members` ranks; `None`: not measured.
     pub fn collective(&self, call: &str, members: u32) -> Option<&CollectiveCurve> {
-        let call = call.strip_suffix("_c").unwrap_or(call);
+        let call = curve_of(call);
         self.collectives.iter().find(|curve| curve.call == call && curve.members == members)
     }
 
@@ -155,6 +171,12 @@ mod tests {
         assert_eq!(curve(&[]).seconds(5.0), None);
         assert_eq!(curve(&[(100, 1e-6)]).seconds(1000.0), Some(1e-5));
         assert_eq!(curve(&[(50, 3e-6), (100, 1e-6)]).seconds(1000.0), Some(1e-5), "falling");
+    }
+
+    #[test]
+    fn variants_of_a_call_have_its_curve() {
+        let names = ["MPI_Ialltoallv_c", "MPI_Allgatherv", "MPI_Ibcast", "MPI_Allreduce", "MPI_Barrier"].map(curve_of);
+        assert_eq!(names, ["MPI_Alltoall", "MPI_Allgather", "MPI_Bcast", "MPI_Allreduce", "MPI_Barrier"]);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub fn report(profile: &Profile, view: &View) -> String {
     let width = view.width.clamp(60, 200);
     let mut out = format!("rprof: {}\n", name::shorten(&profile.run.command.join(" "), width - 7));
     out += &wrap::at_most(&ended(profile), width, 0, 1);
+    if let Some(missing) = profile.run.warnings.iter().find(|warning| warning.code == "ranks-missing") {
+        out += &wrap::at_most(&summary::sentence(&missing.text), width, 0, 2);
+    }
     out += &wrap::at_most(&verdict::sentence(profile), width, 0, VERDICT_LINES);
     let all = if profile.run.warnings.is_empty() { "" } else { " (--all)" };
     let trust = Trust::of(profile);

@@ -30,15 +30,33 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
     Ok(profile)
 }
 
-/// The profile, with samples that never were values; `None` if anything is wrong with it.
-fn quick(text: &[u8]) -> Option<Profile> {
-    let Parsed { fields, samples } = serde_json::from_slice(text).ok()?;
-    let profile = parse(&Value::Object(fields)).ok()?;
+/// Reads a profile that a rank of this version has just written, for merging: without its analysis, which the merged profile gets, and
+/// checked against the schema only if it is not as it should be.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_rank(path: &Path) -> Result<Profile, ReportError> {
+    let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
+    match serde_json::from_slice::<Profile>(&text) {
+        Ok(profile) if profile.schema == SCHEMA && has_its_stacks(&profile, &profile.samples) => Ok(profile),
+        _ => read(path),
+    }
+}
+
+/// Whether samples have times, threads and stacks that are there.
+fn has_its_stacks(profile: &Profile, samples: &[ProfileSample]) -> bool {
     let (stacks, threads) = (profile.stacks.len(), profile.run.threads.len());
     let is_right = |s: &ProfileSample| {
         s.weight_s >= 0.0 && (s.thread as usize) < threads && s.stack.is_none_or(|stack| (stack as usize) < stacks)
     };
-    samples.iter().all(is_right).then_some(Profile { samples, ..profile })
+    samples.iter().all(is_right)
+}
+
+/// The profile, with samples that never were values; `None` if anything is wrong with it.
+fn quick(text: &[u8]) -> Option<Profile> {
+    let Parsed { fields, samples } = serde_json::from_slice(text).ok()?;
+    let profile = parse(&Value::Object(fields)).ok()?;
+    has_its_stacks(&profile, &samples).then_some(Profile { samples, ..profile })
 }
 
 fn thorough(path: &Path, text: &[u8]) -> Result<Profile, ReportError> {

@@ -57,7 +57,10 @@ pub fn merge(profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeErro
         let ranks = whole.run.ranks.len();
         whole.run.warnings.push(Warning::new(
             "ranks-missing",
-            format!("{missing} ranks of the job are missing, {ranks} are there"),
+            match missing {
+                1 => format!("1 rank of the job is missing, {ranks} are there"),
+                _ => format!("{missing} ranks of the job are missing, {ranks} are there"),
+            },
             "sums are those of the ranks that are there, load balance and waiting may be wrong",
             "look whether these ranks ended early",
         ));

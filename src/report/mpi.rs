@@ -26,7 +26,7 @@ const MOST_FUNCTIONS: usize = 15;
 fn functions(profile: &Profile) -> Option<Rows> {
     let mpi = profile.mpi.as_ref().filter(|mpi| !mpi.functions.is_empty())?;
     let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
-    let short = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), significant);
+    let short = |value: Option<f64>| value.filter(|value| *value > 0.0).map_or_else(|| "–".to_owned(), significant);
     let row = |of: &Communication| {
         vec![
             name::shorten(&of.name, NAME_WIDTH),

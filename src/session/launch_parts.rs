@@ -57,6 +57,14 @@ fn not_joined(other: Passes, reason: &str) -> Warning {
     )
 }
 
+/// Removes what was kept in a rank's folder: both launches are joined, and no other will come.
+pub fn forget(folder: &Path) {
+    for passes in [Passes::Timed, Passes::Counted] {
+        // What stays costs room alone.
+        let _ = std::fs::remove_file(folder.join(file_of(passes)));
+    }
+}
+
 /// Evidence stays where it is, in a form that no other build reads.
 fn keep(evidence: &mut Evidence, passes: Passes, folder: &OutputFolder) {
     let part = Part {

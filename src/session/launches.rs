@@ -22,7 +22,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::{SessionError, job, network, network_launch, passes, preflight, rank_calls};
+use super::{SessionError, job, launch_parts, network, network_launch, passes, preflight, rank_calls};
 
 /// Profiles the ranks that a launcher starts.
 ///
@@ -48,7 +48,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     }
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let first = launch(&checked.program, &mut input, (launches[0], launches.len() > 1, true), options, &absolute)?;
-    let mut doubts = Vec::new();
+    let (mut doubts, mut is_complete) = (Vec::new(), false);
     for &pass in &launches[1..] {
         if foreground::interruptions() > 0 {
             break;
@@ -67,6 +67,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         }
         let _spinner = notices.spinner("counting the instructions of the ranks");
         let second = launch(&checked.program, &mut input, (pass, true, false), options, &absolute)?;
+        is_complete = true;
         if second != first {
             doubts.push(Warning::new(
                 "launches-differ",
@@ -79,6 +80,10 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let mut profile = merged(folder.path(), true)
         .map_err(|error| SessionError::Ranks { reason: error.to_string(), status: first.exit_code() })?;
     profile.run.warnings.extend(doubts);
+    if is_complete {
+        let ranks = job::rank_profiles(folder.path());
+        ranks.iter().filter_map(|(_, profile)| profile.parent()).for_each(launch_parts::forget);
+    }
     if foreground::interruptions() == 0 {
         network_launch::complete(&mut profile, &checked.program, &absolute, &notices);
         roofline::analyse(&mut profile);
@@ -171,14 +176,15 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let ranks = job::rank_profiles(folder);
     if ranks.is_empty() {
         return Err(failed(
-            "no rank left a profile; look at what the launcher printed, and whether ranks can write to this folder"
+            "no rank left a profile; look at what the launcher printed, and whether ranks can write to this folder (after \
+             MPI_Abort, Open MPI gives ranks a second: --mca odls_base_sigkill_timeout 30)"
                 .into(),
         ));
     }
     let mut unreadable = Vec::new();
     let (mut profiles, mut there) = (Vec::new(), Vec::new());
     for (rank, path) in ranks {
-        match report::json::read(&path) {
+        match report::json::read_rank(&path) {
             Ok(profile) => {
                 profiles.push(profile);
                 there.push((rank, path));

@@ -16,7 +16,7 @@ use super::{launcher_command, passes};
 use crate::machine::network::wanted::{Use, Wanted};
 use crate::profile::Profile;
 use crate::profile::mpi::{CallSite, SizeClass};
-use crate::profile::network::Network;
+use crate::profile::network::{Network, curve_of};
 use crate::profile::run::Warning;
 use crate::tracee::foreground;
 use crate::tracee::launch::{Program, Streams, spawn_gated};
@@ -63,7 +63,9 @@ fn used(site: &CallSite) -> Use {
     if bytes.is_empty() {
         bytes.push(0);
     }
-    Use { call: site.call.clone(), members: site.members, bytes }
+    let is_collective = site.members.is_some() && curve_of(&site.call) != site.call;
+    let call = if is_collective { curve_of(&site.call) } else { site.call.clone() };
+    Use { call, members: site.members, bytes }
 }
 
 fn measured(wanted: &Wanted, launcher: &Program, folder: &Path) -> Result<Network, String> {

@@ -34,7 +34,8 @@ enum Kind {
 
 /// (what it does, whether it returns at once). `None`: a call whose cost is not known.
 fn kind(name: &str) -> Option<(Kind, bool)> {
-    let nonblocking = name.starts_with('I') && name.chars().nth(1).is_some_and(|c| c.is_ascii_lowercase());
+    let nonblocking =
+        name.starts_with('I') && !name.starts_with("In") && name.chars().nth(1).is_some_and(|c| c.is_ascii_lowercase());
     let word = if nonblocking { name[1..].to_ascii_lowercase() } else { name.to_ascii_lowercase() };
     let kind = match word.as_str() {
         "send" | "bsend" | "ssend" | "rsend" => Kind::Send,
@@ -62,18 +63,6 @@ fn kind(name: &str) -> Option<(Kind, bool)> {
     Some((kind, nonblocking))
 }
 
-/// The name of the curve that a collective call is compared with: a variant with counts by that of even parts.
-fn curve_name(name: &str) -> String {
-    let even = match name {
-        "Gatherv" => "Gather",
-        "Allgatherv" => "Allgather",
-        "Alltoallv" => "Alltoall",
-        "Scatterv" => "Scatter",
-        other => other,
-    };
-    format!("MPI_{even}")
-}
-
 /// Of `calls` calls that hand over `bytes` together.
 fn of_calls(curve: &Curve, calls: f64, bytes: f64) -> Option<NetworkSeconds> {
     let all = calls * curve.seconds(bytes / calls.max(1.0))?;
@@ -96,8 +85,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
         Kind::Completion => {}
         Kind::Collective { from_root } => {
             let members = site.members?;
-            let name = if nonblocking { capitalised(&name[1..]) } else { name.to_owned() };
-            let curve = &network.collective(&curve_name(&name), members)?.cost;
+            let curve = &network.collective(&site.call, members)?.cost;
             // A root hands over for all: its calls stand for those of the other ranks.
             let has_bytes = classes().any(|class| class.0 > 0);
             for &SizeClass(from, calls, bytes) in classes() {
@@ -140,11 +128,6 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
 
 fn curve_of(pair: &PairCurve, kind: Kind) -> &Curve {
     if kind == Kind::Exchange { &pair.exchange } else { &pair.one_way }
-}
-
-fn capitalised(word: &str) -> String {
-    let mut chars = word.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[cfg(test)]

@@ -71,9 +71,7 @@ impl BlasRecorder {
         let CallRecord { place, stack, returns_to, executed, time, .. } = *record;
         let open = self.threads.entry(thread.ordinal).or_default();
         // A signal has put the thread back to the function's start: the same call once more.
-        if executed.is_some_and(|executed| open.repeats(place, stack, executed))
-            || open.is_jump(place, stack, returns_to)
-        {
+        if open.repeats((place, stack, returns_to), executed) || open.is_jump(place, stack, returns_to) {
             return;
         }
         open.enter(stack);

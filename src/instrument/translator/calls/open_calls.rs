@@ -50,9 +50,14 @@ impl<W> OpenCalls<W> {
         self.0.last().is_some_and(|last| (last.stack, last.returns_to) == (stack, returns_to) && last.place != place)
     }
 
-    /// Whether the innermost one is this call, which was recorded and not executed.
-    pub fn repeats(&self, place: u64, stack: u64, executed: u64) -> bool {
-        self.0.last().is_some_and(|last| (last.place, last.stack, last.executed) == (place, stack, Some(executed)))
+    /// Whether the innermost one is this call, recorded once more: the thread was put back to the function's start. Returns are watched from
+    /// the first call of a site on, so a call that is still open has not returned; one that was left by a jump has been executed more often
+    /// since. The number of executions begins anew when rprof takes the counts.
+    pub fn repeats(&self, (place, stack, returns_to): (u64, u64, u64), executed: Option<u64>) -> bool {
+        self.0.last().is_some_and(|last| {
+            (last.place, last.stack, last.returns_to) == (place, stack, returns_to)
+                && last.executed.zip(executed).is_none_or(|(before, now)| now <= before)
+        })
     }
 
     /// A call has returned to `place` with its stack pointer at `stack`.
@@ -85,6 +90,16 @@ mod tests {
         assert_eq!(calls.leave(2, 0x808).map(|c| c.returns_to), Some(2));
         assert_eq!(calls.leave(1, 0x1008).map(|c| c.returns_to), Some(1));
         assert_eq!(calls.leave(1, 0x1008), None, "once");
+    }
+
+    #[test]
+    fn a_call_that_is_recorded_once_more_is_the_same() {
+        let mut calls = OpenCalls::default();
+        calls.push(Open { executed: Some(7), ..open(0x1000, 1) });
+        let repeats = |executed| calls.repeats((0, 0x1000, 1), executed);
+        assert_eq!([Some(7), Some(0), None, Some(8)].map(repeats), [true, true, true, false]);
+        assert!(!calls.repeats((0, 0x1000, 2), Some(7)), "from elsewhere");
+        assert!(!calls.repeats((0, 0x0ff0, 1), Some(7)), "deeper");
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl MpiRecorder {
         let function = entry.function();
         let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
-        if record.executed.is_some_and(|executed| open.repeats(record.place, record.stack, executed)) {
+        if open.repeats((record.place, record.stack, returns_to), record.executed) {
             return;
         }
         open.enter(record.stack);
