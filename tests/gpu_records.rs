@@ -220,8 +220,8 @@ const PARAMETERS: [(&str, Structure); 18] = [
         "[32, 0, self.context as u64, 0]",
         ("CUpti_RangeProfiler_Enable_Params", &["structSize", "pPriv", "ctx", "pRangeProfilerObject"]),
     ),
-    ("[24, 0, self.profiler]", ("CUpti_RangeProfiler_Disable_Params", PROFILER)),
-    ("[24, 0, self.profiler]", ("CUpti_RangeProfiler_Start_Params", PROFILER)),
+    ("[24, 0, self.handle]", ("CUpti_RangeProfiler_Disable_Params", PROFILER)),
+    ("[24, 0, self.handle]", ("CUpti_RangeProfiler_Start_Params", PROFILER)),
     (
         "[48, 0, RANGE_PROFILER, chip, availability, 0]",
         (
@@ -237,41 +237,41 @@ const PARAMETERS: [(&str, Structure); 18] = [
         ),
     ),
     (
-        "[40, 0, group.host, names, metrics]",
+        "[40, 0, images.host, names, metrics]",
         (
             "CUpti_Profiler_Host_ConfigAddMetrics_Params",
             &["structSize", "pPriv", "pHostObject", "ppMetricNames", "numMetrics"],
         ),
     ),
     (
-        "[32, 0, group.host, 0]",
+        "[32, 0, images.host, 0]",
         ("CUpti_Profiler_Host_GetConfigImageSize_Params", &["structSize", "pPriv", "pHostObject", "configImageSize"]),
     ),
     (
-        "[40, 0, group.host, size[3], group.config as u64]",
+        "[40, 0, images.host, size[3], images.config as u64]",
         (
             "CUpti_Profiler_Host_GetConfigImage_Params",
             &["structSize", "pPriv", "pHostObject", "configImageSize", "pConfigImage"],
         ),
     ),
     (
-        "[40, 0, size[3], group.config as u64, 0]",
+        "[40, 0, size[3], images.config as u64, 0]",
         (
             "CUpti_Profiler_Host_GetNumOfPasses_Params",
             &["structSize", "pPriv", "configImageSize", "pConfigImage", "numOfPasses"],
         ),
     ),
-    ("[64, 0, profiler, names, metrics, BATCH as u64, BATCH as u64, 0]", DATA_SIZE),
-    ("[64, 0, self.profiler, group.kept_names, group.metrics as u64, BATCH as u64, BATCH as u64, 0]", DATA_SIZE),
+    ("[64, 0, self.handle, names, metrics, BATCH as u64, BATCH as u64, 0]", DATA_SIZE),
+    ("[64, 0, self.handle, images.kept_names, group.metrics as u64, BATCH as u64, BATCH as u64, 0]", DATA_SIZE),
     (
-        "[40, 0, self.profiler, data_size, data]",
+        "[40, 0, self.handle, data_size, data]",
         (
             "CUpti_RangeProfiler_CounterDataImage_Initialize_Params",
             &["structSize", "pPriv", "pRangeProfilerObject", "counterDataSize", "pCounterData"],
         ),
     ),
     (
-        "[90, 0, self.profiler, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0]",
+        "[90, 0, self.handle, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0]",
         (
             "CUpti_RangeProfiler_SetConfig_Params",
             &[
@@ -291,14 +291,14 @@ const PARAMETERS: [(&str, Structure); 18] = [
         ),
     ),
     (
-        "[41, 0, profiler, 0, 0, 0]",
+        "[41, 0, self.handle, 0, 0, 0]",
         (
             "CUpti_RangeProfiler_Stop_Params",
             &["structSize", "pPriv", "pRangeProfilerObject", "passIndex", "targetNestingLevel", "isAllPassSubmitted"],
         ),
     ),
     (
-        "[32, 0, profiler, 0]",
+        "[32, 0, self.handle, 0]",
         (
             "CUpti_RangeProfiler_DecodeData_Params",
             &["structSize", "pPriv", "pRangeProfilerObject", "numOfRangeDropped"],
@@ -322,14 +322,14 @@ const DATA_SIZE: Structure = (
 /// The rest of [`PARAMETERS`].
 const ANSWERS: [(&str, Structure); 2] = [
     (
-        "[40, 0, data, data_size, 0]",
+        "[40, 0, data as u64, data_size as u64, 0]",
         (
             "CUpti_RangeProfiler_GetCounterDataInfo_Params",
             &["structSize", "pPriv", "pCounterDataImage", "counterDataImageSize", "numTotalRanges"],
         ),
     ),
     (
-        "[72, 0, group.host, data, data_size, i as u64, names, metrics, values.as_mut_ptr() as u64]",
+        "[72, 0, host, data as u64, data_size as u64, range as u64, names, metrics, values.as_mut_ptr() as u64]",
         (
             "CUpti_Profiler_Host_EvaluateToGpuValues_Params",
             &[
@@ -372,7 +372,7 @@ fn parameters_have_the_sizes_and_fields_that_the_collector_passes() {
     for version in versions("parameters_have_the_sizes_and_fields_that_the_collector_passes") {
         let mut questions = Vec::new();
         for (list, (structure, fields)) in all() {
-            assert!(source.contains(list), "{list} is no longer in ranges.rs");
+            assert!(source.contains(list), "{list} is no longer in the collector");
             let assumed = numbers(&list[1..])[0];
             let c = format!("{structure}_STRUCT_SIZE");
             if GROWN.contains(&structure) && version.file_name() > Some("13.0".as_ref()) {
@@ -405,18 +405,18 @@ const CONSTANTS: [(&str, &str, &[&str]); 18] = [
     ("activity.rs", "MEMCPY_PEER", &["CUPTI_ACTIVITY_KIND_MEMCPY2"]),
     ("activity.rs", "SYNCHRONIZATION", &["CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"]),
     ("activity.rs", "FORCED", &["CUPTI_ACTIVITY_FLAG_FLUSH_FORCED"]),
-    ("ranges.rs", "DRIVER_API", &["CUPTI_CB_DOMAIN_DRIVER_API"]),
-    ("ranges.rs", "RESOURCE", &["CUPTI_CB_DOMAIN_RESOURCE"]),
-    ("ranges.rs", "CONTEXT_DESTROYED", &["CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING"]),
+    ("callbacks.rs", "DRIVER_API", &["CUPTI_CB_DOMAIN_DRIVER_API"]),
+    ("callbacks.rs", "RESOURCE", &["CUPTI_CB_DOMAIN_RESOURCE"]),
+    ("callbacks.rs", "CONTEXT_DESTROYED", &["CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING"]),
     (
-        "ranges.rs",
+        "callbacks.rs",
         "LAUNCH_KERNEL",
         &["cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz"],
     ),
-    ("ranges.rs", "LAUNCH_KERNEL_EX", &["cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"]),
-    ("ranges.rs", "LAUNCH_GRAPH", &["cuGraphLaunch", "cuGraphLaunch_ptsz"]),
+    ("callbacks.rs", "LAUNCH_KERNEL_EX", &["cuLaunchKernelEx", "cuLaunchKernelEx_ptsz"]),
+    ("callbacks.rs", "LAUNCH_GRAPH", &["cuGraphLaunch", "cuGraphLaunch_ptsz"]),
     (
-        "ranges.rs",
+        "callbacks.rs",
         "BEGIN_CAPTURE",
         &[
             "cuStreamBeginCapture",
@@ -427,10 +427,10 @@ const CONSTANTS: [(&str, &str, &[&str]); 18] = [
             "cuStreamBeginCaptureToGraph_ptsz",
         ],
     ),
-    ("ranges.rs", "RANGE_PROFILER", &["CUPTI_PROFILER_TYPE_RANGE_PROFILER"]),
-    ("ranges.rs", "AUTO_RANGE", &["CUPTI_AutoRange"]),
-    ("ranges.rs", "KERNEL_REPLAY", &["CUPTI_KernelReplay"]),
-    ("ranges.rs", "SUPPORTED", &["CUPTI_PROFILER_CONFIGURATION_SUPPORTED"]),
+    ("profiler.rs", "RANGE_PROFILER", &["CUPTI_PROFILER_TYPE_RANGE_PROFILER"]),
+    ("profiler.rs", "AUTO_RANGE", &["CUPTI_AutoRange"]),
+    ("profiler.rs", "KERNEL_REPLAY", &["CUPTI_KernelReplay"]),
+    ("profiler.rs", "SUPPORTED", &["CUPTI_PROFILER_CONFIGURATION_SUPPORTED"]),
 ];
 
 #[test]
