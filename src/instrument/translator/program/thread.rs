@@ -69,6 +69,13 @@ impl Deferred {
     }
 }
 
+/// The number of the timer that sent a signal with `SI_TIMER`.
+fn timer_of(info: &SignalInfo) -> i32 {
+    const TIMER_ID: usize = 16;
+    // SAFETY: the word lies within the siginfo; the kernel puts si_timerid there (struct siginfo, asm-generic).
+    unsafe { (info as *const SignalInfo).cast::<u8>().add(TIMER_ID).cast::<i32>().read() }
+}
+
 impl Thread {
     /// A new thread with a fresh region, in `version`.
     pub fn new(
@@ -102,8 +109,14 @@ impl Thread {
         Running::resumed(tid)
     }
 
-    /// Keeps a signal for later.
+    /// Keeps a signal for later. Like the kernel, keeps one of each timer: without that a timer that is faster than rprof's stops, on a busy
+    /// host, would make more and more of them.
     pub fn defer(&mut self, signal: i32, info: SignalInfo) {
+        let of_timer = |info: &SignalInfo| (info.si_code == libc::SI_TIMER).then(|| timer_of(info));
+        let timer = of_timer(&info);
+        if timer.is_some() && self.deferred.iter().any(|d| d.signal == signal && of_timer(&d.info) == timer) {
+            return;
+        }
         self.deferred.push_back(Deferred { signal, info, sent: false });
     }
 
