@@ -475,7 +475,9 @@ pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
         let profile = report::json::read(&profile_path(&args.input))?;
         (layers::of_profile(&profile)?, Some(profile.machine))
     };
-    network.libraries.splice(0..0, args.blas);
+    if let Some(blas) = args.blas {
+        network.libraries = vec![blas];
+    }
     network.threads = args.threads.or(network.threads);
     let dimension = match args.batch_dimension {
         None => layers::BatchDimension::ByOrder,

@@ -45,6 +45,9 @@ struct Line {
     add: Option<u64>,
 }
 
+/// Most threads of a BLAS.
+const MOST_THREADS: u32 = 4096;
+
 /// The layers of `text`, which is the content of `path`.
 pub fn network(path: &Path, text: &str) -> Result<Network, LayersError> {
     let wrong = |reason: String| LayersError::Table { path: path.to_owned(), reason };
@@ -55,6 +58,9 @@ pub fn network(path: &Path, text: &str) -> Result<Network, LayersError> {
     })?;
     if table.layers.is_empty() || table.batch == Some(0) || table.threads == Some(0) {
         return Err(wrong("it has no layers, or a batch or threads of 0".into()));
+    }
+    if let Some(threads) = table.threads.filter(|threads| *threads > MOST_THREADS) {
+        return Err(wrong(format!("{threads} threads are more than the {MOST_THREADS} that are measured")));
     }
     let layer = |(i, line): (usize, Line)| {
         let (kind, work) = line.work().map_err(|reason| wrong(format!("layer {}: {reason}", i + 1)))?;

@@ -142,8 +142,8 @@ impl Network {
 
     /// The cost of a collective call of `members` ranks; `None`: not measured.
     pub fn collective(&self, call: &str, members: u32) -> Option<&CollectiveCurve> {
-        let call = curve_of(call);
-        self.collectives.iter().find(|curve| curve.call == call && curve.members == members)
+        let of = |name: &str| self.collectives.iter().find(|curve| curve.call == name && curve.members == members);
+        of(call).or_else(|| of(&curve_of(call)))
     }
 
     /// Whether ranks are on several hosts.

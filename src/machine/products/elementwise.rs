@@ -39,7 +39,9 @@ impl Operation {
 }
 
 /// Most elements of an array.
-pub const MOST: u64 = 1 << 28;
+pub const MOST: u64 = 1 << 26;
+/// Most bytes of all arrays.
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Most pairs of arrays that are used in turn.
 const PAIRS: u64 = 4096;
@@ -51,7 +53,7 @@ pub fn seconds(operation: Operation, elements: u64, footprint: u64) -> f64 {
         return 0.0;
     }
     let measured = elements.min(MOST);
-    let pairs = (footprint / (8 * measured)).clamp(1, PAIRS);
+    let pairs = (footprint.min(MOST_BYTES) / (8 * measured)).clamp(1, PAIRS);
     let length = measured as usize;
     let all = pairs as usize * length;
     let from: Vec<f32> = (0..all).map(|i| (i % 17) as f32 / 8.0 - 1.0).collect();

@@ -71,7 +71,7 @@ impl BlasRecorder {
         let CallRecord { place, stack, returns_to, executed, time, .. } = *record;
         let open = self.threads.entry(thread.ordinal).or_default();
         // A signal has put the thread back to the function's start: the same call once more.
-        if open.repeats((place, stack, returns_to), executed) || open.is_jump(place, stack, returns_to) {
+        if open.repeats((place, stack, returns_to), executed, 0) || open.is_jump(place, stack, returns_to) {
             return;
         }
         open.enter(stack);
@@ -95,7 +95,7 @@ impl BlasRecorder {
         let what = OpenCall { site, shape };
         self.tally(what).calls += 1;
         let open = self.threads.entry(thread.ordinal).or_default();
-        open.push(Open { place, stack, returns_to, time, executed, what });
+        open.push(Open { place, stack, returns_to, time, executed, signals: 0, what });
         if space.watched.watch_return(returns_to, false) {
             space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }

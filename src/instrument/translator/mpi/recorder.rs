@@ -38,6 +38,8 @@ pub struct MpiRecorder {
     /// By thread.
     threads: HashMap<u32, OpenCalls<OpenCall>>,
     first: Option<Pid>,
+    /// Signals that threads got, by thread.
+    signals: HashMap<u32, u32>,
     sockets: SocketTraffic,
     /// Bytes to and from other hosts, outside of calls.
     outside: Traffic,
@@ -88,6 +90,11 @@ impl MpiRecorder {
         }
     }
 
+    /// A thread got a signal: its handler may leave calls by a jump.
+    pub fn got_signal(&mut self, thread: u32) {
+        *self.signals.entry(thread).or_default() += 1;
+    }
+
     /// Notes what a system call moved.
     pub fn moved(
         &mut self,
@@ -116,7 +123,8 @@ impl MpiRecorder {
         let function = entry.function();
         let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
-        if open.repeats((record.place, record.stack, returns_to), record.executed) {
+        let signals = self.signals.get(&thread.ordinal).copied().unwrap_or(0);
+        if open.repeats((record.place, record.stack, returns_to), record.executed, signals) {
             return;
         }
         open.enter(record.stack);
@@ -167,6 +175,7 @@ impl MpiRecorder {
             returns_to,
             time: record.time,
             executed: record.executed,
+            signals,
             what: OpenCall { site, bytes, bytes_of_root, is_undecided: !is_c, sides, communicator, result },
         });
         if space.watched.watch_return(returns_to, at_once) {

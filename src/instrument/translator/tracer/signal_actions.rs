@@ -41,7 +41,9 @@ impl Run {
 
     /// The handler of `signal` was called.
     pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
-        let Some(group) = self.threads.get(&tid).map(|t| t.group) else { return };
+        let Some(thread) = self.threads.get(&tid) else { return };
+        let group = thread.group;
+        self.calls.got_signal(thread);
         if let Some(action) = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal))
             && action.lasts_once()
         {

@@ -88,6 +88,11 @@ impl CallRecorder {
         self.mpi.take_back(process, thread, of_mpi);
     }
 
+    /// A thread got a signal: its handler may leave calls by a jump.
+    pub fn got_signal(&mut self, thread: &Thread) {
+        self.mpi.got_signal(thread.ordinal);
+    }
+
     /// Ends the run. `None`: nothing of the kind was called.
     pub fn finish(self) -> (Option<MpiEvidence>, Option<BlasEvidence>) {
         let Some(clock) = self.clock else { return (None, None) };
