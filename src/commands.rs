@@ -498,22 +498,29 @@ pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
 
 /// `rprof merge`.
 pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
-    let read = |path: &PathBuf| report::json::read(&profile_path(path));
-    if let [folder] = &args.profiles[..]
-        && session::job::read(folder).is_some()
-        && args.output.is_none()
-    {
-        merge_job(folder, args.partial, Print::Stdout)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let of_job = |path: &PathBuf| match session::job::read(path) {
-        Some(_) => session::job::rank_profiles(path).into_iter().map(|(_, profile)| profile).collect(),
-        None => vec![path.clone()],
+    let job = match &args.profiles[..] {
+        [folder] => session::job::read(folder).map(|_| folder),
+        _ => None,
     };
-    let paths: Vec<PathBuf> = args.profiles.iter().flat_map(of_job).collect();
-    let profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-    let mut merged = report::merge::merge(profiles, args.partial)?;
-    rprof::roofline::analyse(&mut merged);
+    let merged = match job {
+        Some(folder) if args.output.is_none() => {
+            merge_job(folder, args.partial, Print::Stdout)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(folder) => session::launches::merged(folder, args.partial)?,
+        None => {
+            let of_job = |path: &PathBuf| match session::job::read(path) {
+                Some(_) => session::job::rank_profiles(path).into_iter().map(|(_, profile)| profile).collect(),
+                None => vec![path.clone()],
+            };
+            let paths: Vec<PathBuf> = args.profiles.iter().flat_map(of_job).collect();
+            let read = |path: &PathBuf| report::json::read(&profile_path(path));
+            let profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let mut merged = report::merge::merge(profiles, args.partial)?;
+            rprof::roofline::analyse(&mut merged);
+            merged
+        }
+    };
     let view = view(None, run::PrecisionArg::Mixed, false);
     let folder = session::output::OutputFolder::create(args.output.as_deref(), &[])?;
     write_files(&folder, &merged, &view)?;
