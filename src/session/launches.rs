@@ -77,7 +77,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             ));
         }
     }
-    let mut profile = merged(folder.path(), true)
+    let mut profile = put_together(folder.path(), true)
         .map_err(|error| SessionError::Ranks { reason: error.to_string(), status: first.exit_code() })?;
     profile.run.warnings.extend(doubts);
     if is_complete {
@@ -86,8 +86,8 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     }
     if foreground::interruptions() == 0 {
         network_launch::complete(&mut profile, &checked.program, &absolute, &notices);
-        roofline::analyse(&mut profile);
     }
+    roofline::analyse(&mut profile);
     profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match first {
         ProgramEnd::Exited(status) => (profile.run.exit_status, profile.run.signal) = (Some(status), None),
@@ -172,6 +172,13 @@ fn rank_command(binary: PathBuf, pass: Passes, options: &RunOptions, folder: &Pa
 /// # Errors
 /// A profile cannot be read, or they do not belong together.
 pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
+    let mut profile = put_together(folder, partial)?;
+    roofline::analyse(&mut profile);
+    Ok(profile)
+}
+
+/// [`merged`] without its analysis.
+fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let failed = |what: String| SessionError::Report(format!("{}: {what}", folder.display()));
     let ranks = job::rank_profiles(folder);
     if ranks.is_empty() {
@@ -206,6 +213,5 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     }));
     // Only a measurement of this job's network is in its folder.
     profile.network = network::read(folder).ok();
-    roofline::analyse(&mut profile);
     Ok(profile)
 }

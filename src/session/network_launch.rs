@@ -63,9 +63,7 @@ fn used(site: &CallSite) -> Use {
     if bytes.is_empty() {
         bytes.push(0);
     }
-    let is_collective = site.members.is_some() && curve_of(&site.call) != site.call;
-    let call = if is_collective { curve_of(&site.call) } else { site.call.clone() };
-    Use { call, members: site.members, bytes }
+    Use { call: curve_of(&site.call), members: site.members, bytes }
 }
 
 fn measured(wanted: &Wanted, launcher: &Program, folder: &Path) -> Result<Network, String> {
