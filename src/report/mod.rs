@@ -143,7 +143,7 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
 
 /// The file of the communication-aware roofline, where there is one.
 fn communication(profile: &Profile) -> Option<(&'static str, Format)> {
-    plot::communication::svg(profile).map(|_| ("communication.svg", Format::Communication))
+    plot::communication::is_drawn(profile).then_some(("communication.svg", Format::Communication))
 }
 
 /// The files of a report's folder, each made on demand: `profile.json` first, so that a failing picture loses

@@ -25,19 +25,35 @@ const NAME_WIDTH: usize = 26;
 /// The intensity of a function that a panel is drawn over.
 type Intensity = fn(&Spot<'_>) -> f64;
 
-/// The picture; `None` without functions that have FLOPs and communicate, and without ceilings of the network.
-pub fn svg(profile: &Profile) -> Option<String> {
+/// What the picture shows.
+struct Content<'p> {
+    precision: &'static str,
+    spots: Vec<Spot<'p>>,
+    slopes: Vec<Slope>,
+    roofs: Roofs,
+}
+
+/// `None` without functions that have FLOPs and communicate, and without ceilings of the network.
+fn content(profile: &Profile) -> Option<Content<'_>> {
     let precision = roofline::precision(profile, Precision::Mixed);
-    let spots = spots(profile);
     let slopes = lines::slopes(&profile.machine);
     let roofs = Roofs {
         compute: lines::most_threads(&profile.machine, &format!("{precision}.fma"))?,
         memory: slopes.iter().find(|slope| slope.class == "rf-dram")?.value,
         network: rate_of_network(profile)?,
     };
-    if spots.is_empty() {
-        return None;
-    }
+    let spots = spots(profile);
+    (!spots.is_empty()).then_some(Content { precision, spots, slopes, roofs })
+}
+
+/// Whether there is a picture.
+pub fn is_drawn(profile: &Profile) -> bool {
+    content(profile).is_some()
+}
+
+/// The picture, where [`is_drawn`].
+pub fn svg(profile: &Profile) -> Option<String> {
+    let Content { precision, spots, slopes, roofs } = content(profile)?;
     let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));
     let ranks = profile.run.ranks.len();
     let note = format!("functions with all that they call, {ranks} ranks together · ceilings: {precision}");
