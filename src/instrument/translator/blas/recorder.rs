@@ -61,6 +61,11 @@ struct OpenCall {
 }
 
 impl BlasRecorder {
+    /// A thread has got a signal.
+    pub fn got_signal(&mut self, thread: u32) {
+        self.threads.get_mut(&thread).map(OpenCalls::got_signal);
+    }
+
     /// Notes a call, and watches its return.
     pub fn called(
         &mut self,
@@ -71,7 +76,7 @@ impl BlasRecorder {
         let CallRecord { place, stack, returns_to, executed, time, .. } = *record;
         let open = self.threads.entry(thread.ordinal).or_default();
         // A signal has put the thread back to the function's start: the same call once more.
-        if open.repeats((place, stack, returns_to), executed, 0) || open.is_jump(place, stack, returns_to) {
+        if open.repeats((place, stack, returns_to), executed) || open.is_jump(place, stack, returns_to) {
             return;
         }
         open.enter(stack);
@@ -95,7 +100,7 @@ impl BlasRecorder {
         let what = OpenCall { site, shape };
         self.tally(what).calls += 1;
         let open = self.threads.entry(thread.ordinal).or_default();
-        open.push(Open { place, stack, returns_to, time, executed, signals: 0, what });
+        open.push(Open { place, stack, returns_to, time, executed, may_be_left: false, what });
         if space.watched.watch_return(returns_to, false) {
             space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }

@@ -13,8 +13,8 @@ pub struct Open<W> {
     pub time: u64,
     /// Executions of the function before, if they are counted.
     pub executed: Option<u64>,
-    /// Signals that its thread had got when it began.
-    pub signals: u32,
+    /// Its thread has got a signal since: the handler may have left it by a jump.
+    pub may_be_left: bool,
     /// What its family knows of it.
     pub what: W,
 }
@@ -42,6 +42,11 @@ impl<W> OpenCalls<W> {
         self.0.push(open);
     }
 
+    /// The thread has got a signal.
+    pub fn got_signal(&mut self) {
+        self.0.iter_mut().for_each(|open| open.may_be_left = true);
+    }
+
     /// The innermost call that is going on and of which `is_it` holds.
     pub fn innermost(&mut self, is_it: impl Fn(&W) -> bool) -> Option<&mut Open<W>> {
         self.0.iter_mut().rev().find(|open| is_it(&open.what))
@@ -55,10 +60,10 @@ impl<W> OpenCalls<W> {
     /// Whether the innermost one is this call, recorded once more: the thread was put back to the function's start. Returns are watched from
     /// the first call of a site on, so a call that is still open has not returned. One that a signal's handler may have left by a jump is
     /// another if the function was executed since; the number of executions begins anew when rprof takes the counts.
-    pub fn repeats(&self, (place, stack, returns_to): (u64, u64, u64), executed: Option<u64>, signals: u32) -> bool {
+    pub fn repeats(&self, (place, stack, returns_to): (u64, u64, u64), executed: Option<u64>) -> bool {
         self.0.last().is_some_and(|last| {
             (last.place, last.stack, last.returns_to) == (place, stack, returns_to)
-                && (last.signals == signals || last.executed.zip(executed).is_none_or(|(before, now)| now <= before))
+                && (!last.may_be_left || last.executed.zip(executed).is_none_or(|(before, now)| now <= before))
         })
     }
 
@@ -78,7 +83,7 @@ mod tests {
     use super::*;
 
     fn open(stack: u64, returns_to: u64) -> Open<()> {
-        Open { place: 0, stack, returns_to, time: 0, executed: None, signals: 0, what: () }
+        Open { place: 0, stack, returns_to, time: 0, executed: None, may_be_left: false, what: () }
     }
 
     #[test]
@@ -98,11 +103,15 @@ mod tests {
     fn a_call_that_is_recorded_once_more_is_the_same() {
         let mut calls = OpenCalls::default();
         calls.push(Open { executed: Some(7), ..open(0x1000, 1) });
-        let repeats = |executed, signals| calls.repeats((0, 0x1000, 1), executed, signals);
-        assert_eq!([Some(7), Some(0), None, Some(8)].map(|executed| repeats(executed, 1)), [true, true, true, false]);
-        assert!(repeats(Some(8), 0), "no handler has left it");
-        assert!(!calls.repeats((0, 0x1000, 2), Some(7), 0), "from elsewhere");
-        assert!(!calls.repeats((0, 0x0ff0, 1), Some(7), 0), "deeper");
+        let repeats = |calls: &OpenCalls<()>, executed| calls.repeats((0, 0x1000, 1), executed);
+        assert!(repeats(&calls, Some(8)), "no handler has left it");
+        calls.got_signal();
+        assert_eq!(
+            [Some(7), Some(0), None, Some(8)].map(|executed| repeats(&calls, executed)),
+            [true, true, true, false]
+        );
+        assert!(!calls.repeats((0, 0x1000, 2), Some(7)), "from elsewhere");
+        assert!(!calls.repeats((0, 0x0ff0, 1), Some(7)), "deeper");
     }
 
     #[test]

@@ -38,8 +38,6 @@ pub struct MpiRecorder {
     /// By thread.
     threads: HashMap<u32, OpenCalls<OpenCall>>,
     first: Option<Pid>,
-    /// Signals that threads got, by thread.
-    signals: HashMap<u32, u32>,
     sockets: SocketTraffic,
     /// Bytes to and from other hosts, outside of calls.
     outside: Traffic,
@@ -90,9 +88,9 @@ impl MpiRecorder {
         }
     }
 
-    /// A thread got a signal: its handler may leave calls by a jump.
+    /// A thread has got a signal.
     pub fn got_signal(&mut self, thread: u32) {
-        *self.signals.entry(thread).or_default() += 1;
+        self.threads.get_mut(&thread).map(OpenCalls::got_signal);
     }
 
     /// Notes what a system call moved.
@@ -123,8 +121,7 @@ impl MpiRecorder {
         let function = entry.function();
         let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
-        let signals = self.signals.get(&thread.ordinal).copied().unwrap_or(0);
-        if open.repeats((record.place, record.stack, returns_to), record.executed, signals) {
+        if open.repeats((record.place, record.stack, returns_to), record.executed) {
             return;
         }
         open.enter(record.stack);
@@ -175,7 +172,7 @@ impl MpiRecorder {
             returns_to,
             time: record.time,
             executed: record.executed,
-            signals,
+            may_be_left: false,
             what: OpenCall { site, bytes, bytes_of_root, is_undecided: !is_c, sides, communicator, result },
         });
         if space.watched.watch_return(returns_to, at_once) {

@@ -91,6 +91,7 @@ impl CallRecorder {
     /// A thread got a signal: its handler may leave calls by a jump.
     pub fn got_signal(&mut self, thread: &Thread) {
         self.mpi.got_signal(thread.ordinal);
+        self.blas.got_signal(thread.ordinal);
     }
 
     /// Ends the run. `None`: nothing of the kind was called.
