@@ -38,7 +38,7 @@ pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &P
         let (send, receive) = (&ranks[sender].calls[sent], &ranks[receiver].calls[received]);
         // What returns at once has not arrived when it returns.
         if !ranks[receiver].kind(receive).is_nonblocking {
-            bound(host_of[sender], host_of[receiver], difference(receive.call.end_ns, send.call.start_ns));
+            bound(host_of[sender], host_of[receiver], difference(receive.end_ns, send.start_ns));
         }
     }
     for round in &partners.rounds {
@@ -48,7 +48,7 @@ pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &P
         }
         let mut of_host: HashMap<usize, (u64, u64)> = HashMap::new();
         for &(rank, i) in round {
-            let call = ranks[rank].calls[i].call;
+            let call = ranks[rank].calls[i];
             let (last_start, first_end) = of_host.entry(host_of[rank]).or_insert((0, u64::MAX));
             (*last_start, *first_end) = (call.start_ns.max(*last_start), call.end_ns.min(*first_end));
         }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::{self, Group};
 use super::host_clocks;
-use super::partners::{self, Collective, Message, Partners, Placed, Rank};
+use super::partners::{Collective, Message, Partners, Placed, Rank};
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
 
@@ -49,13 +49,18 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
     let host = |rank: u32| ranks.get(rank as usize).map(|rank| rank.host.as_str());
     let host_of: Vec<usize> =
         ranks.iter().map(|rank| names.iter().position(|name| *name == rank.host).unwrap_or(0)).collect();
-    let compared = compared(ranks, &groups, &host_of, hosts);
-    let (found, missing) = match &compared {
-        Compared::OneClock => (found(ranks, &groups), None),
-        Compared::Shifted(shifted, _) => (found(shifted, &groups), None),
-        Compared::Not(reason) => (found(ranks, &groups), Some(reason.clone())),
+    let mut placed: Vec<Rank<'_>> = ranks.iter().zip(&groups).enumerate().map(Rank::of).collect();
+    let partners = Partners::of(&placed);
+    let compared =
+        if hosts > 1 { host_clocks::compare(&placed, &host_of, hosts, &partners).map(Some) } else { Ok(None) };
+    if let Ok(Some(clocks)) = &compared {
+        placed.iter_mut().zip(&host_of).for_each(|(rank, host)| rank.shift(clocks.offsets_ns[*host]));
+    }
+    let found = found(&placed, &partners);
+    let (clock_error_s, missing) = match compared {
+        Ok(clocks) => (clocks.map(|clocks| clocks.error_ns as f64 / 1e9), None),
+        Err(reason) => (None, Some(reason)),
     };
-    let clock_error_s = if let Compared::Shifted(_, error_ns) = compared { Some(error_ns as f64 / 1e9) } else { None };
     for (((rank, found), groups), mpi) in ranks.iter().zip(found).zip(&groups).zip(sites) {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
         let mut of_roots: BTreeMap<&SiteKey, Vec<u64>> = BTreeMap::new();
@@ -85,37 +90,6 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         mpi.clock_error_s = clock_error_s;
     }
     Ok(())
-}
-
-/// The calls of all ranks on one clock.
-enum Compared {
-    /// They are.
-    OneClock,
-    /// So, within these nanoseconds.
-    Shifted(Vec<RankCalls>, u64),
-    /// They cannot be.
-    Not(String),
-}
-
-fn compared(ranks: &[RankCalls], groups: &[Vec<Option<Group>>], host_of: &[usize], hosts: usize) -> Compared {
-    if hosts < 2 {
-        return Compared::OneClock;
-    }
-    let placed: Vec<Rank<'_>> = ranks.iter().zip(groups).enumerate().map(Rank::of).collect();
-    match host_clocks::compare(&placed, host_of, hosts, &Partners::of(&placed)) {
-        Ok(clocks) => {
-            let mut shifted = ranks.to_vec();
-            for (rank, host) in shifted.iter_mut().zip(host_of) {
-                let offset = clocks.offsets_ns[*host];
-                for call in &mut rank.calls {
-                    call.start_ns = call.start_ns.saturating_add_signed(offset);
-                    call.end_ns = call.end_ns.saturating_add_signed(offset);
-                }
-            }
-            Compared::Shifted(shifted, clocks.error_ns)
-        }
-        Err(reason) => Compared::Not(reason),
-    }
 }
 
 /// What a call passes whose root only the job knows: its buffer if this rank is the root, else nothing. `None`: not known.
@@ -158,8 +132,7 @@ impl OfSite {
 }
 
 /// By rank, in the order of its calls.
-fn found(ranks: &[RankCalls], groups: &[Vec<Option<Group>>]) -> Vec<Vec<Found>> {
-    let ranks: Vec<Rank<'_>> = ranks.iter().zip(groups).enumerate().map(Rank::of).collect();
+fn found(ranks: &[Rank<'_>], partners: &Partners) -> Vec<Vec<Found>> {
     let unmatched = |rank: &Rank<'_>, call: &Placed<'_>| {
         let is_received = call.from.is_some() || call.group.is_none() && rank.kind(call).receives;
         let waited = rank.kind(call).is_understood(call).then_some(0);
@@ -167,13 +140,12 @@ fn found(ranks: &[RankCalls], groups: &[Vec<Option<Group>>]) -> Vec<Vec<Found>> 
     };
     let of_rank = |rank: &Rank<'_>| rank.calls.iter().map(|call| unmatched(rank, call)).collect();
     let mut found: Vec<Vec<Found>> = ranks.iter().map(of_rank).collect();
-    let partners = Partners::of(&ranks);
-    messages(&ranks, &partners, &mut found);
-    collectives(&ranks, &partners, &mut found);
+    messages(ranks, partners, &mut found);
+    collectives(ranks, partners, &mut found);
     found
 }
 
-fn within(until_ns: u64, call: &MpiCall) -> u64 {
+fn within(until_ns: u64, call: &Placed<'_>) -> u64 {
     until_ns.min(call.end_ns).saturating_sub(call.start_ns)
 }
 
@@ -204,21 +176,18 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
         let (send, receive) = (ranks[sender].calls[sent], ranks[receiver].calls[i]);
         found[receiver][i].received = send.call.bytes;
         if ranks[receiver].kind(&receive).is_nonblocking {
-            arrivals[receiver].push((receive.call.start_ns, send.call.start_ns));
+            arrivals[receiver].push((receive.start_ns, send.start_ns));
         } else if let Some(wait) = &mut found[receiver][i].waited {
-            *wait = (*wait).max(within(send.call.start_ns, receive.call));
+            *wait = (*wait).max(within(send.start_ns, &receive));
         }
-        // A send that lasts until its receive begins has waited for it.
-        let blocks = !ranks[sender].kind(&send).is_nonblocking;
-        if !blocks {
+        if ranks[sender].kind(&send).is_nonblocking {
             // The call that completes it right after may have waited for the receive.
-            late_receives[sender].push((send.call.start_ns, receive.call.start_ns));
-        }
-        if blocks
-            && send.call.end_ns >= receive.call.start_ns
+            late_receives[sender].push((send.start_ns, receive.start_ns));
+        } else if send.end_ns >= receive.start_ns
             && let Some(wait) = &mut found[sender][sent].waited
         {
-            *wait = (*wait).max(within(receive.call.start_ns, send.call));
+            // A send that lasts until its receive begins has waited for it.
+            *wait = (*wait).max(within(receive.start_ns, &send));
         }
     }
     for (i, (rank, found)) in ranks.iter().zip(found).enumerate() {
@@ -231,19 +200,19 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
 /// The calls of a rank that complete others, in the order of their start.
 fn completing(rank: &Rank<'_>) -> Vec<usize> {
     let is_one = |i: &usize| rank.kind(&rank.calls[*i]).completes;
-    partners::by_start(&rank.calls).into_iter().filter(is_one).collect()
+    rank.order.iter().copied().filter(is_one).collect()
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
 /// `arrivals`: (receive's start, send's start), in order of the former.
 fn late_arrivals(rank: &Rank<'_>, completing: &[usize], arrivals: &[(u64, u64)], found: &mut [Found]) {
     for &(received_ns, sent_ns) in arrivals {
-        let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < received_ns);
-        let completes = completing[first..].iter().find(|&&i| rank.calls[i].call.end_ns >= sent_ns);
+        let first = completing.partition_point(|&i| rank.calls[i].start_ns < received_ns);
+        let completes = completing[first..].iter().find(|&&i| rank.calls[i].end_ns >= sent_ns);
         if let Some(&i) = completes
             && let Some(wait) = &mut found[i].waited
         {
-            *wait = (*wait).max(within(sent_ns, rank.calls[i].call));
+            *wait = (*wait).max(within(sent_ns, &rank.calls[i]));
         }
     }
 }
@@ -252,12 +221,12 @@ fn late_arrivals(rank: &Rank<'_>, completing: &[usize], arrivals: &[(u64, u64)],
 /// so long: a short message is taken over, and completes at once. `sends`: (send's start, receive's start).
 fn received_late(rank: &Rank<'_>, completing: &[usize], sends: &[(u64, u64)], found: &mut [Found]) {
     for &(sent_ns, received_ns) in sends {
-        let first = completing.partition_point(|&i| rank.calls[i].call.start_ns < sent_ns);
+        let first = completing.partition_point(|&i| rank.calls[i].start_ns < sent_ns);
         if let Some(&i) = completing.get(first)
-            && rank.calls[i].call.end_ns >= received_ns
+            && rank.calls[i].end_ns >= received_ns
             && let Some(wait) = &mut found[i].waited
         {
-            *wait = (*wait).max(within(received_ns, rank.calls[i].call));
+            *wait = (*wait).max(within(received_ns, &rank.calls[i]));
         }
     }
 }
@@ -272,12 +241,11 @@ fn collectives(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]
         let Some(collective) = calls.first().and_then(|first| ranks[first.0].kind(call(*first)).collective) else {
             continue;
         };
-        let started = |of: &[(usize, usize)]| of.iter().map(|of| call(*of).call.start_ns).max();
+        let started = |of: &[(usize, usize)]| of.iter().map(|of| call(*of).start_ns).max();
         for (own, &(rank, i)) in calls.iter().enumerate() {
             let root = call((rank, i)).root;
             let is_root = root == Some(rank as i32);
-            let of_root =
-                || calls.iter().find(|(rank, _)| Some(*rank as i32) == root).map(|of| call(*of).call.start_ns);
+            let of_root = || calls.iter().find(|(rank, _)| Some(*rank as i32) == root).map(|of| call(*of).start_ns);
             let until = match collective {
                 Collective::All => started(calls),
                 Collective::FromRoot if !is_root => of_root(),
@@ -286,7 +254,7 @@ fn collectives(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]
                 Collective::FromRoot | Collective::ToRoot | Collective::Nonblocking => None,
             };
             if let (Some(until), Some(wait)) = (until, &mut found[rank][i].waited) {
-                *wait = within(until, ranks[rank].calls[i].call);
+                *wait = within(until, call((rank, i)));
             }
         }
     }
@@ -299,7 +267,9 @@ mod tests {
     use crate::profile::mpi::CallSite;
 
     fn waits(ranks: &[RankCalls]) -> Vec<Vec<Option<u64>>> {
-        let found = found(ranks, &groups::groups(ranks));
+        let groups = groups::groups(ranks);
+        let ranks: Vec<Rank<'_>> = ranks.iter().zip(&groups).enumerate().map(Rank::of).collect();
+        let found = found(&ranks, &Partners::of(&ranks));
         found.iter().map(|of_rank| of_rank.iter().map(|found| found.waited).collect()).collect()
     }
 

@@ -122,6 +122,9 @@ impl<'c> Kind<'c> {
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'r> {
     pub call: &'r MpiCall,
+    /// Nanoseconds at its start and at its end, on the clock that all ranks are compared by.
+    pub start_ns: u64,
+    pub end_ns: u64,
     /// Its communicator; `None`: not known.
     pub group: Option<&'r Group>,
     /// (rank, tag)
@@ -139,7 +142,9 @@ impl<'r> Placed<'r> {
             member.map_or(-1, |rank| *rank as i32)
         };
         let side = |(rank, tag): (i32, i32)| (in_world(rank), tag);
-        Placed { call, group, to: call.to.map(side), from: call.from.map(side), root: call.root.map(in_world) }
+        let (start_ns, end_ns) = (call.start_ns, call.end_ns);
+        let (to, from, root) = (call.to.map(side), call.from.map(side), call.root.map(in_world));
+        Placed { call, start_ns, end_ns, group, to, from, root }
     }
 }
 
@@ -148,25 +153,30 @@ pub struct Rank<'r> {
     pub number: u32,
     pub calls: Vec<Placed<'r>>,
     pub kinds: Vec<Kind<'r>>,
+    /// The indices of `calls` in the order of their start.
+    pub order: Vec<usize>,
 }
 
 impl<'r> Rank<'r> {
     pub fn of((number, (rank, groups)): (usize, (&'r RankCalls, &'r Vec<Option<Group>>))) -> Rank<'r> {
         let kinds = rank.sites.iter().map(|site| Kind::of(&site.call)).collect();
-        let calls = rank.calls.iter().map(|call| Placed::of(call, groups)).collect();
-        Rank { number: number as u32, calls, kinds }
+        let calls: Vec<Placed<'_>> = rank.calls.iter().map(|call| Placed::of(call, groups)).collect();
+        let mut order: Vec<usize> = (0..calls.len()).collect();
+        order.sort_by_key(|&i| calls[i].start_ns);
+        Rank { number: number as u32, calls, kinds, order }
+    }
+
+    /// Moves its calls by so many nanoseconds.
+    pub fn shift(&mut self, offset_ns: i64) {
+        for call in &mut self.calls {
+            call.start_ns = call.start_ns.saturating_add_signed(offset_ns);
+            call.end_ns = call.end_ns.saturating_add_signed(offset_ns);
+        }
     }
 
     pub fn kind(&self, call: &Placed<'_>) -> Kind<'r> {
         self.kinds.get(call.call.site as usize).copied().unwrap_or(Kind::of(""))
     }
-}
-
-/// The indices of a rank's calls in the order of their start.
-pub fn by_start(calls: &[Placed<'_>]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|&i| calls[i].call.start_ns);
-    order
 }
 
 /// A call: (place of the rank, index of its call).
@@ -207,7 +217,7 @@ impl Partners {
     fn match_messages(&mut self, ranks: &[Rank<'_>]) {
         let mut sends: HashMap<Queue, VecDeque<CallOf>> = HashMap::new();
         for (sender, rank) in ranks.iter().enumerate() {
-            for i in by_start(&rank.calls) {
+            for &i in &rank.order {
                 let call = &rank.calls[i];
                 if let (Some((to, tag)), Some(group)) = (call.to, call.group) {
                     sends.entry((group.id, rank.number as i32, to, tag)).or_default().push_back((sender, i));
@@ -219,7 +229,7 @@ impl Partners {
             // A receive from anybody takes a message that belongs to no queue for sure.
             let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
             let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
-            for i in by_start(&rank.calls) {
+            for &i in &rank.order {
                 let Some((group, (from, tag))) = received(&rank.calls[i]) else { continue };
                 let queue =
                     (!takes_any.contains(&group)).then(|| sends.get_mut(&(group, from, rank.number as i32, tag)));
@@ -236,7 +246,7 @@ impl Partners {
         // By communicator: its ranks, and the collective calls of each in order.
         let mut sequences: BTreeMap<u32, (&[u32], Vec<Vec<usize>>)> = BTreeMap::new();
         for (place, rank) in ranks.iter().enumerate() {
-            for i in by_start(&rank.calls) {
+            for &i in &rank.order {
                 let call = &rank.calls[i];
                 let Some(group) = call.group.filter(|_| rank.kind(call).collective.is_some()) else { continue };
                 let new = || (&*group.members, vec![Vec::new(); group.members.len()]);
