@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
+use crate::profile::mpi_name::MpiName;
 
 /// The index of `MPI_COMM_WORLD` among a rank's communicators.
 const WORLD: u32 = 0;
@@ -50,13 +51,12 @@ impl Placed<'_> {
     /// Bytes that have to cross for those that a rank hands over, in a collective call.
     fn factor(&self, call: &str) -> Option<f64> {
         let others = self.host_count - 1.0;
-        let name = call.strip_prefix("MPI_")?.trim_end_matches("_c");
-        Some(match name.strip_prefix('I').unwrap_or(name).to_ascii_lowercase().as_str() {
-            "bcast" | "allgather" | "allgatherv" => others,
-            "reduce" | "reduce_scatter" | "reduce_scatter_block" => others / self.ranks,
-            "allreduce" => 2.0 * others / self.ranks,
-            "barrier" => 0.0,
-            "gather" | "gatherv" | "scatter" | "scatterv" | "alltoall" | "alltoallv" if self.is_even => {
+        Some(match &*MpiName::of(call)?.blocking() {
+            "Bcast" | "Allgather" | "Allgatherv" => others,
+            "Reduce" | "Reduce_scatter" | "Reduce_scatter_block" => others / self.ranks,
+            "Allreduce" => 2.0 * others / self.ranks,
+            "Barrier" => 0.0,
+            "Gather" | "Gatherv" | "Scatter" | "Scatterv" | "Alltoall" | "Alltoallv" if self.is_even => {
                 others / self.host_count
             }
             _ => return None,

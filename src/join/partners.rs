@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use super::groups::Group;
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::mpi::RankCalls;
+use crate::profile::mpi_name::MpiName;
 
 /// Whom a collective call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +25,8 @@ pub enum Collective {
     Nonblocking,
 }
 
-fn collective(call: &str) -> Option<Collective> {
-    let name = call.strip_prefix("MPI_")?;
-    let name = name.strip_suffix("_c").unwrap_or(name);
-    Some(match name {
+fn collective(name: MpiName<'_>) -> Option<Collective> {
+    let blocking = match &*name.blocking() {
         "Barrier"
         | "Allreduce"
         | "Allgather"
@@ -40,37 +39,9 @@ fn collective(call: &str) -> Option<Collective> {
         "Bcast" | "Scatter" | "Scatterv" => Collective::FromRoot,
         "Reduce" | "Gather" | "Gatherv" => Collective::ToRoot,
         "Scan" | "Exscan" => Collective::Prefix,
-        "Ibarrier"
-        | "Iallreduce"
-        | "Iallgather"
-        | "Iallgatherv"
-        | "Ialltoall"
-        | "Ialltoallv"
-        | "Ialltoallw"
-        | "Ireduce_scatter"
-        | "Ireduce_scatter_block"
-        | "Ibcast"
-        | "Iscatter"
-        | "Iscatterv"
-        | "Ireduce"
-        | "Igather"
-        | "Igatherv"
-        | "Iscan"
-        | "Iexscan" => Collective::Nonblocking,
         _ => return None,
-    })
-}
-
-/// Whether the call returns before its message has arrived.
-fn is_nonblocking(call: &str) -> bool {
-    let others = ["MPI_Init", "MPI_Intercomm", "MPI_Info"];
-    call.strip_prefix("MPI_I").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
-        && !others.iter().any(|other| call.starts_with(other))
-}
-
-/// Whether the call starts something that a later call waits for, which is not followed: a collective call, or a prepared message.
-fn starts_unfollowed(call: &str) -> bool {
-    collective(call) == Some(Collective::Nonblocking) || call.starts_with("MPI_Start") || call == "MPI_Comm_idup"
+    };
+    Some(if name.is_nonblocking { Collective::Nonblocking } else { blocking })
 }
 
 fn completes(call: &str) -> bool {
@@ -91,20 +62,23 @@ pub struct Kind<'c> {
     pub is_nonblocking: bool,
     pub completes: bool,
     pub receives: bool,
-    /// It starts something that a later call waits for, which is not followed.
+    /// It starts something that a later call waits for, which is not followed: a collective call, or a prepared message.
     pub starts_unfollowed: bool,
 }
 
 impl<'c> Kind<'c> {
     pub fn of(name: &'c str) -> Kind<'c> {
-        let (collective, is_nonblocking, completes) = (collective(name), is_nonblocking(name), completes(name));
+        let of_mpi = MpiName::of(name);
+        let collective = of_mpi.and_then(collective);
         Kind {
             name,
             collective,
-            is_nonblocking,
-            completes,
+            is_nonblocking: of_mpi.is_some_and(|of_mpi| of_mpi.is_nonblocking),
+            completes: completes(name),
             receives: receives(name),
-            starts_unfollowed: starts_unfollowed(name),
+            starts_unfollowed: collective == Some(Collective::Nonblocking)
+                || name.starts_with("MPI_Start")
+                || name == "MPI_Comm_idup",
         }
     }
 

@@ -25,6 +25,7 @@ pub mod function;
 pub mod gpu;
 pub mod machine;
 pub mod mpi;
+pub mod mpi_name;
 pub mod names;
 pub mod network;
 pub mod number;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mpi_name::MpiName;
+
 /// What messages and collective calls cost between certain hosts, with a certain library.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Network {
@@ -119,17 +121,10 @@ impl Curve {
 /// The call whose curve a collective call is compared with: that of even parts, which returns when it is done. `MPI_Ialltoallv_c` has
 /// that of `MPI_Alltoall`.
 pub fn curve_of(call: &str) -> String {
-    let name = call.strip_prefix("MPI_").unwrap_or(call);
-    let name = name.strip_suffix("_c").unwrap_or(name);
-    let mut chars = name.chars();
-    let name = match (chars.next(), chars.next()) {
-        (Some('I'), Some(second)) if second.is_ascii_lowercase() => {
-            format!("{}{}", second.to_ascii_uppercase(), chars.as_str())
-        }
-        _ => name.to_owned(),
-    };
-    let even = ["Gatherv", "Allgatherv", "Alltoallv", "Scatterv"].contains(&name.as_str());
-    format!("MPI_{}", if even { &name[..name.len() - 1] } else { &name })
+    let Some(name) = MpiName::of(call) else { return call.to_owned() };
+    let name = name.blocking();
+    let is_uneven = ["Gatherv", "Allgatherv", "Alltoallv", "Scatterv"].contains(&&*name);
+    format!("MPI_{}", if is_uneven { &name[..name.len() - 1] } else { &name })
 }
 
 impl Network {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::profile::mpi_name::MpiName;
+
 /// Bytes of `MPI_DOUBLE`.
 const DOUBLE: u64 = 8;
 
@@ -75,15 +77,13 @@ impl Collective {
     /// The function whose cost is that of `call`: an uneven form (`MPI_Gatherv`) costs about as much as the even one, one that does not
     /// wait (`MPI_Ibcast`) as much as the one that does. `None`: it is none that can be measured.
     pub fn like(call: &str) -> Option<Collective> {
-        let name = call.strip_prefix("MPI_")?;
-        let name = name.strip_suffix("_c").unwrap_or(name);
-        let name = name.strip_suffix("_init").unwrap_or(name);
+        let name = MpiName::of(call)?.blocking();
+        let name = name.strip_suffix("_init").unwrap_or(&name);
         let found = |name: &str| {
             let name = if name == "Reduce_scatter" { "Reduce_scatter_block" } else { name };
-            ALL.iter().find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(call, _)| *call)
+            ALL.iter().find(|(_, known)| *known == name).map(|(call, _)| *call)
         };
-        let uneven = |name: &str| found(name).or_else(|| found(name.strip_suffix(['v', 'w'])?));
-        uneven(name).or_else(|| uneven(name.strip_prefix('I')?))
+        found(name).or_else(|| found(name.strip_suffix(['v', 'w'])?))
     }
 
     /// The call of `members` ranks with which one of them hands over about `bytes` bytes.

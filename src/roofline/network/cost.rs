@@ -12,6 +12,7 @@
 
 use crate::profile::communication::NetworkSeconds;
 use crate::profile::mpi::{CallSite, SizeClass};
+use crate::profile::mpi_name::MpiName;
 use crate::profile::network::{Curve, Distance, Network, PairCurve};
 
 /// Bytes from which a send is taken to wait for its receiver where no such size was measured.
@@ -32,35 +33,31 @@ enum Kind {
     Completion,
 }
 
-/// (what it does, whether it returns at once). `None`: a call whose cost is not known.
-fn kind(name: &str) -> Option<(Kind, bool)> {
-    let nonblocking =
-        name.starts_with('I') && !name.starts_with("In") && name.chars().nth(1).is_some_and(|c| c.is_ascii_lowercase());
-    let word = if nonblocking { name[1..].to_ascii_lowercase() } else { name.to_ascii_lowercase() };
-    let kind = match word.as_str() {
-        "send" | "bsend" | "ssend" | "rsend" => Kind::Send,
-        "recv" => Kind::Receive,
-        "sendrecv" | "sendrecv_replace" => Kind::Exchange,
-        "bcast" | "scatter" | "scatterv" => Kind::Collective { from_root: true },
-        "barrier"
-        | "reduce"
-        | "allreduce"
-        | "gather"
-        | "gatherv"
-        | "allgather"
-        | "allgatherv"
-        | "alltoall"
-        | "alltoallv"
-        | "reduce_scatter"
-        | "reduce_scatter_block"
-        | "scan"
-        | "exscan" => Kind::Collective { from_root: false },
-        "wait" | "waitall" | "waitany" | "waitsome" | "test" | "testall" | "testany" | "testsome" => Kind::Completion,
+/// What a call does, by the name of its blocking form. `None`: a call whose cost is not known.
+fn kind(blocking: &str) -> Option<Kind> {
+    Some(match blocking {
+        "Send" | "Bsend" | "Ssend" | "Rsend" => Kind::Send,
+        "Recv" => Kind::Receive,
+        "Sendrecv" | "Sendrecv_replace" => Kind::Exchange,
+        "Bcast" | "Scatter" | "Scatterv" => Kind::Collective { from_root: true },
+        "Barrier"
+        | "Reduce"
+        | "Allreduce"
+        | "Gather"
+        | "Gatherv"
+        | "Allgather"
+        | "Allgatherv"
+        | "Alltoall"
+        | "Alltoallv"
+        | "Reduce_scatter"
+        | "Reduce_scatter_block"
+        | "Scan"
+        | "Exscan" => Kind::Collective { from_root: false },
+        "Wait" | "Waitall" | "Waitany" | "Waitsome" | "Test" | "Testall" | "Testany" | "Testsome" => Kind::Completion,
         // They ask, or make handles.
-        _ if ["Comm_", "Type_", "Cart_"].iter().any(|begin| name.starts_with(begin)) => Kind::Completion,
+        _ if ["Comm_", "Type_", "Cart_"].iter().any(|begin| blocking.starts_with(begin)) => Kind::Completion,
         _ => return None,
-    };
-    Some((kind, nonblocking))
+    })
 }
 
 /// Of `calls` calls that hand over `bytes` together.
@@ -73,9 +70,9 @@ fn of_calls(curve: &Curve, calls: f64, bytes: f64) -> Option<NetworkSeconds> {
 /// Seconds, summed over ranks, that the network needs for the calls of `site`, which belongs to a merged profile. `at_once`: ranks of a host.
 /// `None`: not known.
 pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<NetworkSeconds> {
-    let name = site.call.strip_prefix("MPI_")?;
-    let name = name.strip_suffix("_c").unwrap_or(name);
-    let (kind, nonblocking) = kind(name)?;
+    let name = MpiName::of(&site.call)?;
+    let (blocking, nonblocking) = (name.blocking(), name.is_nonblocking);
+    let kind = kind(&blocking)?;
     let mut all = NetworkSeconds::default();
     let classes = || site.sizes.iter().filter(|class| class.1 > 0);
     let add = |all: &mut NetworkSeconds, curve: &Curve, calls: f64, bytes: f64, factor: f64| {
@@ -109,7 +106,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
                     continue;
                 }
                 for &SizeClass(_, calls, bytes) in classes() {
-                    let is_taken_over = kind == Kind::Send && !nonblocking && name != "Ssend";
+                    let is_taken_over = kind == Kind::Send && !nonblocking && blocking != "Ssend";
                     if is_taken_over && bytes < calls * pair.rendezvous_bytes.unwrap_or(LONG) {
                         continue;
                     }
