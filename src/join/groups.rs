@@ -3,10 +3,10 @@
 //! A communicator is made by all ranks of its parent, in the same order. So the n-th of each rank belong together, and the ranks' colours
 //! and keys say which are in one, and in which order (MPI 4.1, chapter 7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::profile::evidence::mpi::{Communicator, Made};
+use crate::profile::evidence::mpi::Made;
 use crate::profile::mpi::RankCalls;
 
 /// The ranks of `MPI_COMM_WORLD` that are in a communicator.
@@ -34,7 +34,8 @@ type Place = (u32, u32);
 pub fn groups(ranks: &[RankCalls]) -> Groups {
     let mut found: Groups = ranks.iter().map(|rank| vec![None; rank.communicators.len().max(1)]).collect();
     let world = Group { id: 0, members: (0..ranks.len() as u32).collect() };
-    let own = ranks.iter().map(|_| 0).collect::<Vec<u32>>();
+    let own = vec![0; ranks.len()];
+    let made: Vec<HashMap<(u32, u32), u32>> = ranks.iter().map(children).collect();
     found.iter_mut().for_each(|of_rank| of_rank[0] = Some(world.clone()));
     let mut next_id = 1;
     let mut to_do = vec![(Known { group: world, dimensions: Vec::new() }, own)];
@@ -45,7 +46,7 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
                 .members
                 .iter()
                 .zip(&own)
-                .map(|(&rank, &parent)| Some((rank, child(&ranks[rank as usize], parent, order)?)))
+                .map(|(&rank, &parent)| Some((rank, *made[rank as usize].get(&(parent, order))?)))
                 .collect();
             let Some(children) = children else { break };
             for (members, dimensions) in parts(ranks, &parent, &children) {
@@ -65,10 +66,9 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
     found
 }
 
-/// The index of the communicator that `rank` made as number `order` from that with index `parent`.
-fn child(rank: &RankCalls, parent: u32, order: u32) -> Option<u32> {
-    let is_it = |known: &Communicator| known.parent == parent && known.order == order;
-    rank.communicators.iter().skip(1).position(is_it).map(|i| i as u32 + 1)
+/// The communicators that a rank made, by (index of the parent, how many were made from that before).
+fn children(rank: &RankCalls) -> HashMap<(u32, u32), u32> {
+    (1..).zip(rank.communicators.iter().skip(1)).map(|(i, known)| ((known.parent, known.order), i)).collect()
 }
 
 /// The communicators that one call of all ranks of `parent` makes: positions in `children` by rank in the new one, and its grid.
@@ -155,6 +155,7 @@ fn agrees(ranks: &[RankCalls], places: &[Place]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::evidence::mpi::Communicator;
 
     /// Ranks that made communicators: (made, parent, order), after the world.
     fn job(ranks: Vec<Vec<(Made, u32, u32)>>) -> Vec<RankCalls> {

@@ -8,13 +8,15 @@ use crate::profile::evidence::mpi::{Communicator, Made};
 #[derive(Debug, Clone)]
 pub struct Communicators {
     all: Vec<Communicator>,
+    /// How many were made from each.
+    children: Vec<u32>,
     by_handle: HashMap<u64, u32>,
 }
 
 impl Default for Communicators {
     fn default() -> Self {
         let world = Communicator { made: Made::World, parent: 0, order: 0, size: None, rank: None };
-        Communicators { all: vec![world], by_handle: HashMap::new() }
+        Communicators { all: vec![world], children: vec![0], by_handle: HashMap::new() }
     }
 }
 
@@ -26,7 +28,10 @@ impl Communicators {
 
     /// Adds one with this `handle`, made from that with the index `parent`.
     pub fn add(&mut self, handle: u64, parent: u32, made: Made) {
-        let order = self.all.iter().skip(1).filter(|known| known.parent == parent).count() as u32;
+        let Some(children) = self.children.get_mut(parent as usize) else { return };
+        let order = *children;
+        *children += 1;
+        self.children.push(0);
         self.by_handle.insert(handle, self.all.len() as u32);
         self.all.push(Communicator { made, parent, order, size: None, rank: None });
     }
