@@ -7,6 +7,7 @@ use crate::profile::Profile;
 use crate::profile::communication::Communication;
 use crate::profile::evidence::mpi::NetworkMissing;
 use crate::profile::mpi::{CallSite, Mpi, NetworkBytes};
+use crate::profile::mpi_name::MpiName;
 
 /// Call sites of the long text.
 pub const ALL: usize = 40;
@@ -152,11 +153,10 @@ fn repeated(site: &CallSite) -> Option<String> {
     if sent < WORTH || needed <= 0.0 || (sent as f64) < TOO_MUCH * needed {
         return None;
     }
-    let name = site.call.strip_prefix("MPI_")?.trim_end_matches("_c");
-    let how = match name.strip_prefix('I').unwrap_or(name).to_ascii_lowercase().as_str() {
-        "bcast" => "a hierarchical broadcast (once to each host, then within it)",
-        "reduce" | "allreduce" => "a hierarchical reduction (within each host, then between hosts)",
-        "allgather" | "allgatherv" => "a hierarchical all-gather (within each host, then between hosts)",
+    let how = match &*MpiName::of(&site.call)?.blocking() {
+        "Bcast" => "a hierarchical broadcast (once to each host, then within it)",
+        "Reduce" | "Allreduce" => "a hierarchical reduction (within each host, then between hosts)",
+        "Allgather" | "Allgatherv" => "a hierarchical all-gather (within each host, then between hosts)",
         _ => return None,
     };
     Some(format!(

@@ -21,12 +21,12 @@ pub struct Below {
 }
 
 impl Below {
-    /// From the samples of `profile`. `callers`: functions that are asked for with [`on_stack`](Self::on_stack).
+    /// From the samples of `profile`. `callers`: functions that are asked for with [`on_stack`](Self::on_stack), also if they are on no stack.
     pub fn of(profile: &Profile, callers: &BTreeSet<(String, String)>) -> Below {
         let mut below = Below::default();
         let frames: Vec<Id> =
             profile.frames.iter().map(|frame| below.id((frame.name.clone(), frame.module.clone()))).collect();
-        let callers: BTreeSet<Id> = callers.iter().filter_map(|caller| below.ids.get(caller).copied()).collect();
+        let callers: BTreeSet<Id> = callers.iter().map(|caller| below.id(caller.clone())).collect();
         let mut seconds: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
         for sample in &profile.samples {
             let Some(stack) = sample.stack else { continue };
@@ -65,12 +65,12 @@ impl Below {
         id
     }
 
-    /// Least frames between a function and the root of a stack.
+    /// Least frames between a function and the root of a stack; of one that is on none, more than any.
     pub fn depth(&self, id: Id) -> usize {
-        self.depths.get(&id).copied().unwrap_or(0)
+        self.depths.get(&id).copied().unwrap_or(usize::MAX)
     }
 
-    /// The function of a name; `None`: it is on no stack.
+    /// The function of a name; `None`: it is on no stack, and no caller.
     pub fn find(&self, name: &str, module: &str) -> Option<Id> {
         self.ids.get(&(name.to_owned(), module.to_owned())).copied()
     }

@@ -26,23 +26,16 @@ pub fn of(profile: &Profile) -> Vec<Communication> {
     for site in &sites {
         sums.add_site(site, (mpi, profile.network.as_ref()), &below);
     }
-    let communicate: BTreeSet<Key> = sums.of.keys().cloned().collect();
+    let communicate: BTreeSet<Id> = sums.of.keys().copied().collect();
     for function in &profile.functions {
         sums.add_work(function, &below, &communicate);
     }
     sums.finish(&below)
 }
 
-/// A function on stacks, or a caller on none.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Seen(Id),
-    Caller(String, String),
-}
-
 #[derive(Debug, Default)]
 struct Sums {
-    of: BTreeMap<Key, Sum>,
+    of: BTreeMap<Id, Sum>,
 }
 
 /// Below one function.
@@ -79,28 +72,18 @@ impl<T: Copy> Known<T> {
     }
 }
 
-/// The functions that a share of something lies below.
-fn keys(shares: Option<Vec<(Id, f64)>>, own: (&str, &str), below: &Below) -> Vec<(Key, f64)> {
-    match shares {
-        Some(shares) => shares.into_iter().map(|(id, share)| (Key::Seen(id), share)).collect(),
-        None => match below.find(own.0, own.1) {
-            Some(id) => vec![(Key::Seen(id), 1.0)],
-            None => vec![(Key::Caller(own.0.to_owned(), own.1.to_owned()), 1.0)],
-        },
-    }
+/// The functions that a share of something lies below; without samples, the function `own` alone.
+fn shared(shares: Option<Vec<(Id, f64)>>, own: Option<Id>) -> Vec<(Id, f64)> {
+    shares.unwrap_or_else(|| own.map(|own| (own, 1.0)).into_iter().collect())
 }
 
 impl Sums {
     fn add_site(&mut self, site: &CallSite, (mpi, network): (&Mpi, Option<&Network>), below: &Below) {
-        let own = (site.caller.as_str(), site.module.as_str());
+        let own = below.find(&site.caller, &site.module);
         let cost = network.and_then(|n| cost::of_site(site, n, ranks_of_a_host(n)));
-        for (key, share) in keys(below.on_stack(own.0, own.1), own, below) {
-            let is_caller = match &key {
-                Key::Seen(id) => below.find(own.0, own.1) == Some(*id),
-                Key::Caller(..) => true,
-            };
-            let sum = self.of.entry(key).or_default();
-            sum.calls_mpi |= is_caller;
+        for (id, share) in shared(below.on_stack(&site.caller, &site.module), own) {
+            let sum = self.of.entry(id).or_default();
+            sum.calls_mpi |= Some(id) == own;
             sum.mpi_s += share * mpi.timed_s(site).unwrap_or(0.0);
             sum.waiting_s.add(mpi.timed_waiting_s(site), share);
             sum.bytes.add(site.bytes.map(|bytes| bytes as f64), share);
@@ -109,13 +92,13 @@ impl Sums {
         }
     }
 
-    fn add_work(&mut self, function: &Function, below: &Below, communicate: &BTreeSet<Key>) {
-        let own = (function.name.as_str(), function.module.as_str());
-        for (key, share) in keys(below.work(own.0, own.1), own, below) {
-            if !communicate.contains(&key) {
+    fn add_work(&mut self, function: &Function, below: &Below, communicate: &BTreeSet<Id>) {
+        let own = below.find(&function.name, &function.module);
+        for (id, share) in shared(below.work(&function.name, &function.module), own) {
+            if !communicate.contains(&id) {
                 continue;
             }
-            let sum = self.of.entry(key).or_default();
+            let sum = self.of.entry(id).or_default();
             let add = |to: &mut Option<f64>, value: Option<f64>| {
                 if let Some(value) = value {
                     *to = Some(to.unwrap_or(0.0) + share * value);
@@ -131,14 +114,10 @@ impl Sums {
     }
 
     fn finish(self, below: &Below) -> Vec<Communication> {
-        let depth = |key: &Key| match key {
-            Key::Seen(id) => below.depth(*id),
-            Key::Caller(..) => usize::MAX,
-        };
-        let mut all: Vec<(Key, Communication)> =
-            self.of.into_iter().map(|(key, sum)| (key.clone(), sum.finish(name(&key, below)))).collect();
+        let mut all: Vec<(usize, Communication)> =
+            self.of.into_iter().map(|(id, sum)| (below.depth(id), sum.finish(below.function(id).clone()))).collect();
         // Of functions that do nothing but call the next one, the last remains.
-        all.sort_by(|(a, of_a), (b, of_b)| of_b.mpi_s.total_cmp(&of_a.mpi_s).then(depth(b).cmp(&depth(a))));
+        all.sort_by(|(a, of_a), (b, of_b)| of_b.mpi_s.total_cmp(&of_a.mpi_s).then(b.cmp(a)));
         let mut listed: Vec<Communication> = Vec::new();
         for (_, one) in all {
             let is_same = |a: f64, b: f64| (a - b).abs() <= SAME * a.max(b);
@@ -152,13 +131,6 @@ impl Sums {
         }
         listed.truncate(MOST);
         listed
-    }
-}
-
-fn name(key: &Key, below: &Below) -> (String, String) {
-    match key {
-        Key::Seen(id) => below.function(*id).clone(),
-        Key::Caller(name, module) => (name.clone(), module.clone()),
     }
 }
 
