@@ -1,10 +1,10 @@
 //! Matrix products that a program called of a BLAS, by call site and shape (docs/layers.md).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use super::grouped;
 
 /// Calls of GEMM and GEMV.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -156,16 +156,7 @@ impl ProductCalls {
 impl Blas {
     /// Adds calls; those of one place and shape are one entry. Most time comes first.
     pub fn add(&mut self, products: impl IntoIterator<Item = ProductCalls>) {
-        let mut places: HashMap<Key, usize> = self.products.iter().enumerate().map(|(i, p)| (p.key(), i)).collect();
-        for product in products {
-            match places.entry(product.key()) {
-                Entry::Occupied(place) => self.products[*place.get()].plus(&product),
-                Entry::Vacant(place) => {
-                    place.insert(self.products.len());
-                    self.products.push(product);
-                }
-            }
-        }
+        grouped::add(&mut self.products, products, ProductCalls::key, ProductCalls::plus);
         self.products.sort_by(|a, b| b.usual_s().unwrap_or(0.0).total_cmp(&a.usual_s().unwrap_or(0.0)));
     }
 }

@@ -23,6 +23,7 @@ pub mod evidence;
 pub mod flops;
 pub mod function;
 pub mod gpu;
+mod grouped;
 pub mod machine;
 pub mod mpi;
 pub mod mpi_name;

@@ -1,12 +1,10 @@
 //! What a program did with MPI, by call site (docs/mpi.md).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
 use serde::{Deserialize, Serialize};
 
 use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
+use super::grouped;
 
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -98,17 +96,7 @@ impl Mpi {
 
     /// Adds call sites; those of one place are one.
     pub fn add(&mut self, sites: impl IntoIterator<Item = CallSite>) {
-        let mut places: HashMap<SiteKey, usize> =
-            self.sites.iter().enumerate().map(|(i, site)| (site.key(), i)).collect();
-        for site in sites {
-            match places.entry(site.key()) {
-                Entry::Occupied(place) => self.sites[*place.get()].plus(&site),
-                Entry::Vacant(place) => {
-                    place.insert(self.sites.len());
-                    self.sites.push(site);
-                }
-            }
-        }
+        grouped::add(&mut self.sites, sites, CallSite::key, CallSite::plus);
     }
 
     /// Puts the sites with most time first.
