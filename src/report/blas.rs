@@ -79,8 +79,7 @@ fn title(blas: &Blas) -> String {
 }
 
 fn place(p: &ProductCalls) -> String {
-    let file = p.file.as_deref().map_or("", |file| file.rsplit('/').next().unwrap_or(file));
-    p.line.map_or_else(|| format!("{}+{}", p.module, p.site), |line| format!("{file}:{line}"))
+    name::place(p.file.as_deref(), p.line).unwrap_or_else(|| format!("{}+{}", p.module, p.site))
 }
 
 /// What better shapes would change, each shape once.

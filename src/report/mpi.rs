@@ -81,7 +81,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
             or(site.bytes.map(|bytes| si(bytes as f64, "B"))),
         ];
         row.extend(crosses.then(|| network(site)).into_iter().flatten());
-        row.push(site.line.map_or_else(|| site.site.clone(), |line| format!("{}:{line}", file_name(site))));
+        row.push(name::place(site.file.as_deref(), site.line).unwrap_or_else(|| site.site.clone()));
         row
     };
     let rows = shown.iter().take(most).map(row).collect();
@@ -198,10 +198,6 @@ pub fn verdict(profile: &Profile) -> Option<String> {
         name::shorten(&longest.caller, NAME_WIDTH),
         seconds(seconds_of(longest))
     ))
-}
-
-fn file_name(site: &CallSite) -> &str {
-    site.file.as_deref().map_or("", |file| file.rsplit('/').next().unwrap_or(file))
 }
 
 /// Time in MPI, and POP's efficiencies where the ranks are known.

@@ -2,6 +2,12 @@
 
 use crate::profile::names;
 
+/// `kernel.c:12`: the file's name and the line, where both are known.
+pub fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
+    let (path, line) = file.zip(line)?;
+    Some(format!("{}:{line}", printable(path.rsplit('/').next().unwrap_or(path))))
+}
+
 /// `text` with control characters, which neither a terminal nor XML may be given, and marks that change the direction of what
 /// follows as `?`.
 pub fn printable(text: &str) -> String {

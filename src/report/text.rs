@@ -153,10 +153,8 @@ fn explanations(profile: &Profile, view: &View, width: usize) -> String {
 
 /// One function's limit, its distance from it, the next limit, and advice.
 fn explanation(f: &Function, width: usize) -> String {
-    let place = match (&f.file, f.line) {
-        (Some(file), Some(line)) => format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
-        _ => format!(" ({})", f.module),
-    };
+    let place = name::place(f.file.as_deref(), f.line).unwrap_or_else(|| f.module.clone());
+    let place = format!(" ({place})");
     let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
     for line in account::lines(f).into_iter().chain(system::of_function(f)) {

@@ -24,17 +24,8 @@ fn cut(all: usize) -> Vec<String> {
     if all > ROWS { vec![format!("… and {} more in profile.json", all - ROWS)] } else { Vec::new() }
 }
 
-/// The rest of a path behind its last `/`.
-fn file(path: &str) -> String {
-    name::printable(path.rsplit('/').next().unwrap_or(path))
-}
-
 fn at(path: Option<&str>, line: Option<u32>) -> String {
-    match (path, line) {
-        (Some(path), Some(line)) => format!("{}:{line}", file(path)),
-        (None, Some(line)) => format!("line {line}"),
-        _ => "–".into(),
-    }
+    name::place(path, line).or_else(|| line.map(|line| format!("line {line}"))).unwrap_or_else(|| "–".into())
 }
 
 /// Loops with their nested ones, in their order, indented.

@@ -104,10 +104,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 fn place(f: &Function) -> String {
-    match (&f.file, f.line) {
-        (Some(file), Some(line)) => name::shorten(&format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)), 48),
-        _ => name::shorten(&f.module, 48),
-    }
+    name::shorten(&name::place(f.file.as_deref(), f.line).unwrap_or_else(|| f.module.clone()), 48)
 }
 
 /// JSON that no HTML parser takes for markup.

@@ -239,10 +239,7 @@ fn row(gain: &Gain<'_>, view: &View, with_expected: bool) -> String {
 }
 
 fn place(f: &Function) -> String {
-    let text = match (&f.file, f.line) {
-        (Some(file), Some(line)) => format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)),
-        _ => f.module.clone(),
-    };
+    let text = name::place(f.file.as_deref(), f.line).unwrap_or_else(|| f.module.clone());
     format!("<span class=\"place\">{}</span>", escape(&name::shorten(&text, 80)))
 }
 
