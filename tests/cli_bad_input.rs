@@ -118,7 +118,7 @@ fn what_may_not_be_observed_has_its_time_all_the_same() {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "-k", "5", "120"])
         .arg(&rprof)
-        .args(["--memory", "off", "--", "../nap", "0.8"])
+        .args(["--passes", "both", "--memory", "off", "--", "../nap", "0.8"])
         .current_dir(&open)
         .env("XDG_CACHE_HOME", &open)
         .output()
@@ -165,7 +165,7 @@ fn too_little_to_measure_is_said() {
 fn a_crash_passes_its_signal_on_and_the_report_comes() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("crash");
-    let output = sandbox.run(["--", program.to_str().unwrap()]);
+    let output = sandbox.run(["--passes", "both", "--", program.to_str().unwrap()]);
     assert_eq!(status(&output), 128 + 11, "{}", stderr(&output));
     assert_eq!(stdout(&output), "200000000\n");
     let profile = sandbox.profile("rprof.out");
@@ -180,7 +180,7 @@ fn a_crash_passes_its_signal_on_and_the_report_comes() {
 fn what_a_run_has_written_can_be_read_again() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("work");
-    for passes in ["timed", "counted", "both"] {
+    for passes in ["single", "timed", "counted", "both"] {
         let run = sandbox.run(["--passes", passes, "-o", passes, "--", program.to_str().unwrap(), "100"]);
         assert_eq!(status(&run), 0, "{}", stderr(&run));
         let read = sandbox.run(["report", passes, "--format", "text"]);

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 fn child_processes_are_followed_in_both_passes() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("family");
-    let output = sandbox.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    let output = sandbox.run(["--passes", "both", "--memory", "off", "--", program.to_str().unwrap()]);
     assert_eq!((status(&output), stdout(&output)), (7, "200000000\n".into()), "{}", stderr(&output));
     let profile = sandbox.profile("rprof.out");
     for name in ["parent_work", "child_work"] {
@@ -33,7 +33,7 @@ fn child_processes_are_followed_in_both_passes() {
 fn threads_are_followed_in_both_passes() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("threads");
-    let output = sandbox.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    let output = sandbox.run(["--passes", "both", "--memory", "off", "--", program.to_str().unwrap()]);
     assert_eq!((status(&output), stdout(&output)), (0, "400000000\n".into()), "{}", stderr(&output));
     let profile = sandbox.profile("rprof.out");
     for name in ["first_work", "second_work"] {
@@ -55,7 +55,7 @@ fn a_child_that_cannot_be_followed_runs_natively() {
         return;
     }
     sandbox.file("parent", "#!/bin/sh\n./small\necho status $?\n", 0o755);
-    let output = sandbox.run(["--memory", "off", "--", "./parent"]);
+    let output = sandbox.run(["--passes", "both", "--memory", "off", "--", "./parent"]);
     assert_eq!((status(&output), stdout(&output)), (0, "status 7\n".into()), "{}", stderr(&output));
     let profile = sandbox.profile("rprof.out");
     assert_eq!(profile["run"]["passes"].as_array().unwrap().len(), 2, "the rest is counted");
@@ -97,7 +97,7 @@ fn a_tracer_is_refused_without_a_trace() {
         return;
     }
     for tracer in ["strace -f -o /dev/null /bin/true", "gdb -batch -ex run -ex quit /bin/true"] {
-        let output = sandbox.shell(&format!("$RPROF --memory off -- {tracer}")).output().unwrap();
+        let output = sandbox.shell(&format!("$RPROF --passes both --memory off -- {tracer}")).output().unwrap();
         assert_eq!(status(&output), 0, "{tracer}: {}", stderr(&output));
         let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();
         assert!(warnings.contains("no-counted-pass") && warnings.contains("ptrace"), "{tracer}: {warnings}");
@@ -147,7 +147,7 @@ fn a_standard_error_that_takes_nothing_stops_nothing() {
 fn a_counted_run_that_ends_otherwise_gives_no_counts() {
     let sandbox = Sandbox::new();
     sandbox.file("once", "#!/bin/sh\nmkdir state || exit 9\n", 0o755);
-    let output = sandbox.run(["--memory", "off", "--", "./once"]);
+    let output = sandbox.run(["--passes", "both", "--memory", "off", "--", "./once"]);
     assert_eq!(status(&output), 0, "the status is the timed run's\n{}", stderr(&output));
     let profile = sandbox.profile("rprof.out");
     assert!(!profile["run"]["warnings"].as_array().unwrap().is_empty(), "the difference is not said");
@@ -172,10 +172,12 @@ fn endless(sandbox: &Sandbox, options: &[&str], arguments: &[&str]) -> Child {
 
 #[test]
 fn ctrl_c_ends_the_program_and_the_report_comes() {
-    let timed = &["--passes", "timed"][..];
+    let (timed, both) = (&["--passes", "timed"][..], &["--passes", "both"][..]);
     for (options, arguments, expected, signal) in [
         (timed, &[][..], 128 + 2, Some(2)),
         (timed, &["catch"], 5, None),
+        (both, &["catch"], 5, None),
+        (both, &[], 130, Some(2)),
         (&[], &["catch"], 5, None),
         (&[], &[], 130, Some(2)),
     ] {

@@ -25,7 +25,7 @@ fn input_from_a_file_is_read_by_both_runs_from_the_same_offset() {
     let program = sandbox.fixture("lines");
     sandbox.file("input", INPUT, 0o644);
     let output = sandbox
-        .rprof(["--memory", "off", "--", program.to_str().unwrap()])
+        .rprof(["--passes", "both", "--memory", "off", "--", program.to_str().unwrap()])
         .stdin(File::open(sandbox.path().join("input")).unwrap())
         .output()
         .unwrap();
@@ -37,7 +37,7 @@ fn input_from_a_file_is_read_by_both_runs_from_the_same_offset() {
     let program = shifted.fixture("lines");
     let path = shifted.file("input", INPUT, 0o644);
     // The shell's `read` leaves the offset after the first line, as the program that runs before ours may.
-    let script = format!("read first; exec $RPROF --memory off -- {}", program.display());
+    let script = format!("read first; exec $RPROF --passes both --memory off -- {}", program.display());
     let output = shifted.shell(&script).stdin(File::open(path).unwrap()).output().unwrap();
     assert_eq!((status(&output), stdout(&output)), (0, "1:beta\n2:gamma\n".into()), "{}", stderr(&output));
     assert!(instructions_of_main(&shifted) < whole);
@@ -48,7 +48,7 @@ fn input_from_a_pipe_is_recorded_and_replayed() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("lines");
     let mut child = sandbox
-        .rprof(["--memory", "off", "--", program.to_str().unwrap()])
+        .rprof(["--passes", "both", "--memory", "off", "--", program.to_str().unwrap()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -61,7 +61,7 @@ fn input_from_a_pipe_is_recorded_and_replayed() {
 
     let empty = Sandbox::new();
     let program = empty.fixture("lines");
-    let output = empty.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    let output = empty.run(["--passes", "both", "--memory", "off", "--", program.to_str().unwrap()]);
     assert_eq!((status(&output), stdout(&output)), (0, String::new()));
     assert!(instructions_of_main(&empty) < piped, "the replayed lines were counted");
 }
@@ -69,7 +69,7 @@ fn input_from_a_pipe_is_recorded_and_replayed() {
 #[test]
 fn a_reader_that_leaves_early_does_not_hang_us() {
     let sandbox = Sandbox::new();
-    let output = sandbox.shell("yes | $RPROF --quiet --memory off -- head -n 2").output().unwrap();
+    let output = sandbox.shell("yes | $RPROF --quiet --passes both --memory off -- head -n 2").output().unwrap();
     assert_eq!((status(&output), stdout(&output)), (0, "y\ny\n".into()), "{}", stderr(&output));
 }
 
@@ -77,7 +77,8 @@ fn a_reader_that_leaves_early_does_not_hang_us() {
 fn the_program_has_the_terminal() {
     let sandbox = Sandbox::new();
     sandbox.file("tty", "#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo on-a-terminal\n", 0o755);
-    let output = sandbox.shell("script -qec '$RPROF --quiet --memory off -- ./tty' /dev/null").output().unwrap();
+    let output =
+        sandbox.shell("script -qec '$RPROF --quiet --passes both --memory off -- ./tty' /dev/null").output().unwrap();
     if status(&output) == 127 {
         println!("SKIPPED: packages: the_program_has_the_terminal: script(1) is not installed");
         return;
@@ -115,7 +116,7 @@ fn a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us() {
         fs::read_to_string(sandbox.path().join("status")).unwrap()
     };
     assert_eq!(status_of("timeout 20 yes"), "141\n");
-    for arguments in ["--passes timed", "--passes counted --memory off", "--memory off"] {
+    for arguments in ["--passes timed", "--memory off", "--passes counted --memory off", "--passes both --memory off"] {
         let command = format!("timeout -k 5 60 $RPROF --quiet {arguments} -- yes");
         assert_eq!(status_of(&command), "141\n", "{arguments}");
     }
@@ -130,7 +131,7 @@ fn a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us() {
 #[test]
 fn input_typed_ahead_is_said_to_be_missing_in_the_second_run() {
     let sandbox = Sandbox::new();
-    let script = "echo hello | script -qec '$RPROF --memory off -- head -n 1' /dev/null";
+    let script = "echo hello | script -qec '$RPROF --passes both --memory off -- head -n 1' /dev/null";
     let output = sandbox.shell(script).output().unwrap();
     if status(&output) == 127 {
         println!(

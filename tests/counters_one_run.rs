@@ -1,5 +1,5 @@
-//! One native run is enough where certified counters measure all that the report needs. Otherwise rprof counts the program, too,
-//! and a line says why. Breakpoints replace hardware events, and the certificates are recorded ones.
+//! One native run is enough where certified counters measure all that the report needs. Otherwise the program is counted in windows,
+//! too. Breakpoints replace hardware events, and the certificates are recorded ones.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -119,8 +119,8 @@ fn the_counted_pass_runs_where_it_is_asked_for_or_needed() {
     assert_eq!(function(&both, "flop_block")["source"]["flops"]["how"], "counted");
     // The report needs DRAM bytes, and nothing counts them here.
     let (needed, text) = run.profile(&[]).unwrap();
-    assert_eq!(passes(&needed), ["timed", "counted"]);
-    assert!(text.contains("runs the program twice, because there is no event for DRAM traffic"), "{text}");
+    assert_eq!(passes(&needed), ["timed", "windows"]);
+    assert!(text.contains("runs the program once: natively and sampled, and counted in short windows"), "{text}");
 }
 
 /// Whether no function that had a sample has FLOPs.
@@ -132,8 +132,8 @@ fn have_no_flops(profile: &Value) -> bool {
 fn what_is_not_certified_is_not_used() {
     let run = Run::new();
     let Some((unchecked, text)) = run.profile(&["--memory", "off"]) else { return };
-    assert_eq!(passes(&unchecked), ["timed", "counted"]);
-    assert!(text.contains("because stand_in.flops is not certified: not checked"), "{text}");
+    assert_eq!(passes(&unchecked), ["timed", "windows"]);
+    assert!(text.contains("counted in short windows"), "{text}");
     let (timed, _) = run.profile(&["--memory", "off", "--passes", "timed"]).unwrap();
     assert!(have_no_flops(&timed));
     run.certificate(json!({"verdict": "refuted", "found": "counted / known is 0.500 to 0.700 over 4 kernels"}));
@@ -169,7 +169,7 @@ fn counters_that_contradict_the_counted_pass_are_told() {
 }
 
 #[test]
-fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
+fn a_promise_that_is_not_kept_leaves_no_counts_and_no_second_run() {
     let run = Run::new();
     run.certificate(json!({"verdict": "trusted"}));
     // The kernel has no breakpoint of this kind.
@@ -181,11 +181,9 @@ fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
     let profile = run.sandbox.profile("rprof.out");
     let event = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "stand_in.flops").unwrap();
     assert_eq!(event["value"], Value::Null, "{event}");
-    assert_eq!(passes(&profile), ["timed", "counted"]);
-    assert!(
-        text.contains("runs the program again to count its instructions, because stand_in.flops was not"),
-        "{text}"
-    );
+    assert_eq!(passes(&profile), ["timed"]);
+    let reason = function(&profile, "flop_block")["source"]["instructions"]["reason"].to_string();
+    assert!(reason.contains("stand_in.flops was not measured") && reason.contains("--passes both"), "{reason}");
 }
 
 #[test]
@@ -213,10 +211,11 @@ fn a_controller_that_refuses_takes_the_sum_with_it() {
     // No host of these tests has this CPU.
     run.folder.pmu("mc_1", BREAKPOINT, None, Some("4095"));
     let (part, text) = run.profile(&[]).unwrap();
-    assert_eq!((passes(&part), &bytes(&part)["value"]), (vec!["timed", "counted"], &Value::Null));
+    assert_eq!((passes(&part), &bytes(&part)["value"]), (vec!["timed"], &Value::Null));
     let reason = bytes(&part)["source"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("mc_1@4095 is missing from the sum: "), "{reason}");
-    assert!(text.contains(&format!("because mc.all was not measured: {reason}")), "{text}");
+    let counts = function(&part, "flop_block")["source"]["instructions"]["reason"].to_string();
+    assert!(counts.contains(&format!("mc.all was not measured: {reason}")), "{counts}");
     assert!(text.contains(&format!("not measured: mc.all, because {reason}")), "{text}");
 }
 

@@ -66,7 +66,7 @@ fn flops_of_threads_and_functions_agree_with_the_counted_pass() {
     let run = Run::new();
     let flops = run.flops("stand_in.flops");
     run.folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
-    let Some(profile) = run.profile(&[], &["3", "10000"]) else { return };
+    let Some(profile) = run.profile(&["--passes", "both"], &["3", "10000"]) else { return };
 
     let program = counter(&profile["run"], "flops");
     assert_eq!(program["value"], 30_000.0 * FLOPS);

@@ -65,6 +65,9 @@ impl Ran {
     }
 }
 
+/// The kernels' work is counted beside a counted pass.
+const BOTH: &[&str] = &["--passes", "both"];
+
 /// Runs the app under rprof. Its output and status are those of a run without, and nothing of rprof's stays.
 fn run(options: &[&str], libraries: &Path, cupti: &str, arguments: &[&str]) -> Ran {
     let own = tempfile::tempdir().unwrap().keep();
@@ -98,7 +101,7 @@ impl Drop for Ran {
 
 #[test]
 fn kernels_copies_and_counts_of_a_program() {
-    let ran = run(&[], folder(), "", &["20"]);
+    let ran = run(BOTH, folder(), "", &["20"]);
     let scale = ran.kernel("_Z5scalePdi");
     assert_eq!((scale["name"].as_str(), scale["launches"].as_u64()), (Some("scale(double*, int)"), Some(20)));
     assert_eq!(scale["shapes"][0]["grid"], serde_json::json!([512, 1, 1]));
@@ -127,7 +130,7 @@ fn kernels_copies_and_counts_of_a_program() {
 
 #[test]
 fn counts_of_several_threads_are_those_of_their_own_launches() {
-    let ran = run(&[], folder(), "", &["80", "threads"]);
+    let ran = run(BOTH, folder(), "", &["80", "threads"]);
     let scale = ran.kernel("_Z5scalePdi");
     // Four threads with 100 n blocks of 32 n threads each, and the 80 launches of the main thread.
     let threads: f64 = (1..=4).map(|n| f64::from(100 * n * 32 * n)).sum::<f64>() * 80.0 + 80.0 * SCALE;
@@ -139,7 +142,7 @@ fn counts_of_several_threads_are_those_of_their_own_launches() {
 
 #[test]
 fn a_launch_that_fails_costs_no_counts() {
-    let ran = run(&[], folder(), "", &["40", "badlaunch"]);
+    let ran = run(BOTH, folder(), "", &["40", "badlaunch"]);
     assert_eq!(ran.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(40.0 * 2.0 * SCALE));
     assert_eq!(ran.codes(), [""; 0]);
 }
@@ -154,7 +157,7 @@ fn a_program_that_closes_our_descriptors_gets_nothing_of_ours_in_its_files() {
 
 #[test]
 fn launches_in_graphs_have_times_but_no_counts_and_that_is_said() {
-    let ran = run(&[], folder(), "", &["20", "capture"]);
+    let ran = run(BOTH, folder(), "", &["20", "capture"]);
     let scale = ran.kernel("_Z5scalePdi");
     assert_eq!((scale["launches"].as_u64(), scale["graph_launches"].as_u64()), (Some(23), Some(3)));
     assert_eq!(scale["counts"]["launches"].as_u64(), Some(20), "the graph's shape was not counted: {scale}");
@@ -186,7 +189,7 @@ fn each_refusal_is_named_with_its_fix_and_costs_the_program_nothing() {
         ("equal", "contradict"),
         ("drop", "fewer ranges"),
     ] {
-        let ran = run(&[], folder(), cupti, &["3"]);
+        let ran = run(BOTH, folder(), cupti, &["3"]);
         assert!(ran.reason().contains(reason), "{cupti}: {}", ran.profile["devices"]["uncounted"]);
         assert!(ran.kernel("tensor_product")["counts"].is_null());
         let fix = ran.profile["devices"]["uncounted"]["fix"].as_str().unwrap();
@@ -196,7 +199,7 @@ fn each_refusal_is_named_with_its_fix_and_costs_the_program_nothing() {
 
 #[test]
 fn without_cupti_the_program_runs_and_the_report_says_how_to_get_it() {
-    let ran = run(&[], &folder().join("without"), "", &["3"]);
+    let ran = run(BOTH, &folder().join("without"), "", &["3"]);
     assert_eq!(ran.codes(), ["gpu-no-cupti"]);
     assert!(String::from_utf8_lossy(&ran.output.stderr).contains("nvidia-cuda-cupti"));
 }

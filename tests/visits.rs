@@ -2,6 +2,8 @@
 
 #[path = "common/cli.rs"]
 mod cli;
+#[path = "sampling/seccomp.rs"]
+mod seccomp;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -71,6 +73,56 @@ fn threads_signals_and_forks_survive_visits() {
     assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
     assert_eq!(status, Some(42));
     assert!(counted >= times() / 4, "{counted}");
+}
+
+#[test]
+fn one_run_is_what_a_user_gets_who_names_no_passes() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    let script = format!("#!/bin/sh\necho ran >>log\n{}\nexit 6\n", program.display());
+    sandbox.file("job", script, 0o755);
+    let output = sandbox.run(["--memory", "off", "--", "./job"]);
+    assert_eq!(status(&output), 6, "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\n", "its effects happen once");
+    let profile = sandbox.profile("rprof.out");
+    let passes: Vec<_> = profile["run"]["passes"].as_array().unwrap().iter().map(|p| p["kind"].as_str()).collect();
+    let told = stderr(&output);
+    if told.contains("perf_event_open is refused") {
+        println!("SKIPPED: perf: one_run_is_what_a_user_gets_who_names_no_passes: perf_event_open is refused here");
+        return;
+    }
+    assert_eq!(passes, [Some("timed"), Some("windows")], "{told}");
+    assert!(told.contains("runs the program once: natively and sampled, and counted in short windows"), "{told}");
+    assert_eq!(function(&profile, "triad")["source"]["flops"]["how"], "estimated");
+}
+
+#[test]
+fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
+    // As in a container; what is refused here is used by nobody.
+    seccomp::refuse(&[libc::SYS_swapon]);
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    let output = sandbox.run(["--passes", "single", "--memory", "off", "--", program.to_str().unwrap()]);
+    let profile = sandbox.profile("rprof.out");
+    assert_eq!(status(&output), 3, "{}", stderr(&output));
+    assert_eq!(function(&profile, "triad")["source"]["flops"]["how"], "estimated", "{}", stderr(&output));
+}
+
+#[test]
+fn where_windows_have_no_room_the_program_runs_twice_and_rprof_says_why() {
+    let sandbox = Sandbox::new();
+    sandbox.file("job", "#!/bin/sh\necho ran >>log\n", 0o755);
+    let twice = |option: &str, because: &str| {
+        let output = sandbox.shell(&format!("rm -f log; exec $RPROF --memory off {option} -- ./job")).output().unwrap();
+        let told = stderr(&output);
+        assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\nran\n", "{option}: {told}");
+        assert!(told.contains("runs the program twice") && told.contains(because), "{option}: {told}");
+    };
+    twice("--between :", "--between restores state");
+    twice("--engine single-step", "counts every instruction");
+    twice("--passes both", "so effects on files and network happen twice");
+    seccomp::refuse(&[libc::SYS_perf_event_open]);
+    twice("", "perf_event_open is refused here (Permission denied");
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub struct RunArgs {
     /// Output folder; an existing one is kept as DIR.N
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Which passes to run; a single pass has the program's streams
+    /// Which passes to run [default: single; both where perf_event_open is refused]
     #[arg(long, value_enum)]
     pub passes: Option<PassesArg>,
     /// How much windows may slow the program down, as a percentage
@@ -50,7 +50,7 @@ pub struct RunArgs {
     /// Print names at full length
     #[arg(long)]
     pub full_names: bool,
-    /// Shell command to run between the two passes, to restore state
+    /// Run the program twice, with this shell command between, which restores state
     #[arg(long, value_name = "CMD")]
     pub between: Option<OsString>,
     /// Run the program natively again to count the work of its GPU kernels, where counters are permitted
@@ -83,7 +83,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 impl RunArgs {
     /// Whether a program is visited while it runs.
     pub fn visits(&self) -> bool {
-        self.pid.is_some() || matches!(self.passes, Some(PassesArg::Single))
+        self.pid.is_some() || matches!(self.passes, None | Some(PassesArg::Single))
     }
 }
 
@@ -101,9 +101,9 @@ pub enum PassesArg {
     Single,
     /// Native, sampled.
     Timed,
-    /// Under the counting engine.
+    /// Under the counting engine, which is exact; nothing is timed.
     Counted,
-    /// One after the other.
+    /// Two runs: timed, then counted, which is exact.
     Both,
 }
 

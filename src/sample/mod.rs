@@ -200,6 +200,11 @@ pub fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, S
     perf::attach(pid, options, gate)
 }
 
+/// Why perf cannot sample programs here; `None` if it can. Only programs that perf samples can be visited.
+pub fn perf_refusal() -> Option<std::io::Error> {
+    perf::refusal()
+}
+
 /// [`arm`], then [`Armed::run`].
 ///
 /// # Errors

@@ -50,8 +50,13 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let command = command_line(pid);
     let began = read_start_ticks(process);
     let gate = Gate::default();
-    let visits =
-        single::start(process, gate.clone(), passes::sinks(options, &machine), options.budget, Span::of(options));
+    let visits = single::start(
+        single::Program::Found(process),
+        gate.clone(),
+        passes::sinks(options, &machine),
+        options.budget,
+        Span::of(options),
+    );
     let ender = {
         let (gate, to_s) = (gate.clone(), options.window.to_s);
         std::thread::spawn(move || {

@@ -98,11 +98,6 @@ impl Hardware {
         self.kept.iter().for_each(Kept::forget);
     }
 
-    /// Whether the kernel lists a core PMU that there is a table for.
-    pub fn has_core_pmu(&self) -> bool {
-        self.tables.iter().any(|t| plan::core_pmu(&t.cpu, &self.pmus).is_some())
-    }
-
     /// The worth of each event that the run asks for, before any is opened.
     pub fn outlook(&self) -> CounterEvidence {
         // The program will have the affinity of this thread.

@@ -1,13 +1,14 @@
 //! Drives the passes over one program and turns their results into a report.
 //!
 //! ```text
-//!  preflight ─▶ output folder ─▶ ceilings ─▶ timed pass ─▶ --between ─▶ counted pass ─▶ join ─▶ analyse ─▶ write
-//!              (before the program runs)     the user's run            output sunk,
-//!                                            streams, status           input replayed
+//!                                        ┌─▶ single pass ────────────────────────────────┐
+//!  preflight ─▶ output folder ─▶ ceilings ─┤   the user's run: streams, status             ├─▶ join ─▶ analyse ─▶ write
+//!              (before the program runs)   └─▶ timed pass ─▶ --between ─▶ counted pass ────┘
+//!                                              the user's run            output sunk, input replayed
 //! ```
 //!
-//! The timed pass is the user's own run: it has the terminal and the streams, and its exit status is ours. Any failure in the
-//! counted pass costs only the counted values: they are `null` with the reason.
+//! The first run is the user's own: it has the terminal and the streams, and its exit status is ours. Any failure to count
+//! costs only the counted values: they are `null` with the reason.
 
 mod assemble;
 mod attach;
@@ -45,6 +46,7 @@ mod run;
 mod single;
 mod sink;
 mod terminal;
+mod usual_passes;
 
 pub use end::ProgramEnd;
 pub use error::SessionError;

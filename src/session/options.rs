@@ -15,7 +15,7 @@ pub struct RunOptions {
     pub pid: Option<i32>,
     /// Output folder; `None` is `rprof.out` (under MPI `rprof.out/rank-N`).
     pub output: Option<PathBuf>,
-    /// The passes; `None` lets the host decide (both without a trusted PMU).
+    /// The passes; `None`: one run, unless an option or the host asks for two (`usual_passes.rs`).
     pub passes: Option<Passes>,
     /// The part by which windows may slow the program down.
     pub budget: f64,

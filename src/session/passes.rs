@@ -115,9 +115,15 @@ pub fn single(
     let pid = child.pid();
     let (sampler, counters) = armed(child, "single", options, hardware)?;
     let gate = Gate::default();
-    let visits = sampler
-        .allows_visits()
-        .then(|| single::start(pid, gate.clone(), sinks(options, machine), options.budget, Span::of(options)));
+    let visits = sampler.allows_visits().then(|| {
+        single::start(
+            single::Program::Child(pid),
+            gate.clone(),
+            sinks(options, machine),
+            options.budget,
+            Span::of(options),
+        )
+    });
     let watch = Watch::start();
     let result = sampler.run_beside(&gate);
     gate.end();

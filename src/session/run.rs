@@ -25,8 +25,10 @@ use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::preflight::{self, Checked};
 use super::progress::Notices;
+use super::usual_passes::WhyTwice;
 use super::{
     SessionError, assemble, attach, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
+    usual_passes,
 };
 
 /// A program that used less CPU time than this says too little for a second look at the ceilings.
@@ -57,10 +59,11 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let checked = preflight::check(&options.program)?;
     let mut evidence = Evidence::default();
     let rank = launcher::of_this_process(&mut evidence.warnings);
-    let which = match (&rank, options.passes) {
+    let (which, why_twice) = match (&rank, options.passes) {
         (Some(rank), Some(Passes::Both)) if !rank.starts_twice => return Err(SessionError::TwiceInARank),
-        (Some(_), None) => Passes::Single,
-        (_, passes) => passes.unwrap_or(Passes::Both),
+        (Some(_), None) => (Passes::Single, None),
+        (_, Some(passes)) => (passes, None),
+        (None, None) => usual_passes::of(options, &checked),
     };
     let needed = [checked.program.path.as_path()];
     let folder = match &rank {
@@ -92,7 +95,9 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             timed_pass(&checked, false, setting, &mut machine, &mut evidence)?.0
         }
         Passes::Timed => {
-            evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
+            let not_countable = checked.not_countable.clone().filter(|_| options.passes.is_none());
+            let off = || "the counted pass was switched off with --passes timed".into();
+            evidence.no_counts = Some(not_countable.unwrap_or_else(off));
             let again = options.gpu_counts == GpuCounts::On;
             let (end, mut input) = timed_pass(&checked, again, setting, &mut machine, &mut evidence)?;
             if again {
@@ -100,9 +105,10 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             }
             end
         }
+        Passes::Single if setting.counters_suffice() => by_counters(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Single => one_pass(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
-        Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
+        Passes::Both => both(&checked, setting, why_twice, &mut machine, &mut evidence)?,
     };
     let folder = match &rank {
         Some(rank) => job::rank_folder_now(folder, &Launching { rank, passes: which, command: &options.program }),
@@ -142,6 +148,12 @@ impl Setting<'_> {
     /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
     fn looks_again(&self, cpu_s: f64) -> bool {
         !self.is_rank && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
+    }
+
+    /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
+    fn counters_suffice(&self) -> bool {
+        let promised = |hardware: &Hardware| one_run::promised(&hardware.outlook(), self.options.memory).is_ok();
+        self.options.passes.is_none() && !self.options.window.is_part() && self.hardware.is_some_and(promised)
     }
 }
 
@@ -237,21 +249,33 @@ fn one_pass(
     })
 }
 
-/// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted pass, if
-/// the user leaves the choice to the host.
-fn announce(notices: &Notices, promise: Option<&Result<(), String>>, has_pmu: bool) {
-    match promise {
-        Some(Ok(())) => notices.say(
-            "runs the program once: this host's hardware counters are certified (a second time only if they fail on the \
-             way); loops, dependency chains and advice by line need --passes both, which counts every instruction, too",
-        ),
-        Some(Err(why)) if has_pmu => notices.say(&format!(
-            "runs the program twice, because {why}; effects on files and network happen twice (--passes timed runs it \
-             once)"
-        )),
-        _ => notices
-            .say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)"),
-    }
+/// Runs the program once, natively: this host's hardware counters are to measure what the report needs.
+fn by_counters(
+    checked: &Checked,
+    setting: Setting<'_>,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<ProgramEnd, SessionError> {
+    setting.notices.say(
+        "runs the program once: this host's hardware counters are certified; loops, dependency chains and advice by line need \
+         --passes both, which counts every instruction, too",
+    );
+    let (end, _) = timed_pass(checked, false, setting, machine, evidence)?;
+    let kept = evidence.counters.as_ref().map_or(Ok(()), |counters| one_run::kept(counters, setting.options.memory));
+    evidence.no_counts = Some(match kept {
+        Ok(()) => ONE_RUN.into(),
+        Err(why) => format!("{why}; --passes both counts every instruction in a second run"),
+    });
+    Ok(end)
+}
+
+/// Says that the program will run twice, before it does, and why if the user did not ask for it.
+fn announce(notices: &Notices, why_twice: Option<WhyTwice>) {
+    const TWICE: &str = "effects on files and network happen twice (--passes timed runs it once)";
+    notices.say(&match why_twice {
+        Some(why) => format!("runs the program twice, because {why}; {TWICE}"),
+        None => format!("runs the program twice, so {TWICE}"),
+    });
 }
 
 fn counted_alone(
@@ -272,28 +296,18 @@ fn counted_alone(
 fn both(
     checked: &Checked,
     setting: Setting<'_>,
+    why_twice: Option<WhyTwice>,
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware, .. } = setting;
-    let promise =
-        hardware.filter(|_| options.passes.is_none()).map(|h| one_run::promised(&h.outlook(), options.memory));
+    let Setting { options, notices, .. } = setting;
     if checked.not_countable.is_none() {
-        announce(notices, promise.as_ref(), hardware.is_some_and(Hardware::has_core_pmu));
+        announce(notices, why_twice);
     }
     let replay = checked.not_countable.is_none();
     let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
     if options.gpu_counts != GpuCounts::Off && replay {
         count_kernels(checked, setting, machine, (end, &mut input), evidence);
-    }
-    if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &checked.not_countable) {
-        match one_run::kept(counters, options.memory) {
-            Ok(()) => {
-                evidence.no_counts = Some(ONE_RUN.into());
-                return Ok(end);
-            }
-            Err(why) => notices.say(&format!("runs the program again to count its instructions, because {why}")),
-        }
     }
     let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
     match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {

@@ -27,6 +27,8 @@ pub struct Status {
     pub capabilities: u64,
     /// Its system calls are filtered (seccomp).
     pub filtered: bool,
+    /// How many filters its system calls pass (Linux 5.9 and later; else 0).
+    pub filters: u32,
     /// The process that traces it; 0: none.
     pub tracer: i32,
 }
@@ -60,6 +62,7 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
             "CapEff" => status.capabilities = mask(),
             "TracerPid" => status.tracer = value.parse().unwrap_or(0),
             "Seccomp" => status.filtered = value != "0",
+            "Seccomp_filters" => status.filters = value.parse().unwrap_or(0),
             _ => {}
         }
     }

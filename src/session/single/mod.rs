@@ -73,12 +73,25 @@ impl Span {
 }
 
 /// Visits a running program on a thread of its own until `gate` says that it is over.
-pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Visited> {
+pub fn start(first: Program, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Visited> {
     std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget, span))
 }
 
-fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
-    let mut visitor = Visitor::new(sinks.accesses, sinks.bursts);
+/// The first process of a program.
+#[derive(Debug, Clone, Copy)]
+pub enum Program {
+    /// This process started it.
+    Child(Pid),
+    /// It ran before.
+    Found(Pid),
+}
+
+fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
+    let visitor = Visitor::new(sinks.accesses, sinks.bursts);
+    let (first, mut visitor) = match first {
+        Program::Child(pid) => (pid, visitor.of_a_child()),
+        Program::Found(pid) => (pid, visitor),
+    };
     while !gate.has_begun() && !gate.is_over() {
         std::thread::sleep(LOOK);
     }
@@ -119,7 +132,7 @@ fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span:
             turn.ended(ended.status, ended.cpu_s);
         }
         drop(turn);
-        pace.paid(begun.elapsed().as_secs_f64(), visit.whole_s, visit.stopped_s);
+        pace.paid(begun.elapsed().as_secs_f64(), visit.busy_s, visit.stopped_s);
         in_vain = if visit.counted || pids.is_empty() { 0 } else { in_vain + 1 };
         let is_new = |new: &Refused| refused.iter().all(|known| known.why != new.why);
         let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();

@@ -52,10 +52,10 @@ impl Pace {
         self.visits % WITH_ADDRESSES == 1
     }
 
-    /// A visit that ended at `now_s` took `whole_s`, with the program stopped for `stopped_s` of it.
-    pub fn paid(&mut self, now_s: f64, whole_s: f64, stopped_s: f64) {
+    /// A visit that ended at `now_s` stopped the program for `stopped_s`, and its busiest thread worked in it for `busy_s`.
+    pub fn paid(&mut self, now_s: f64, busy_s: f64, stopped_s: f64) {
         self.visits += 1;
-        self.last_cost_s = stopped_s + SLOWDOWN * (whole_s - stopped_s).max(0.0);
+        self.last_cost_s = stopped_s + SLOWDOWN * busy_s;
         self.paid_s += self.last_cost_s;
         // The next one may cost as much as the last.
         let affordable_s = (self.paid_s + self.last_cost_s) / self.budget - ADVANCE_S;
@@ -85,7 +85,7 @@ mod tests {
             now_s = f64::max(now_s, pace.next_s());
             let length_s = pace.length(now_s).as_secs_f64();
             now_s += length_s + 0.001;
-            pace.paid(now_s, length_s + 0.001, 0.001);
+            pace.paid(now_s, length_s, 0.001);
             visits += 1;
         }
         (visits, pace.paid_s)

@@ -40,7 +40,7 @@ impl Visitor {
     /// Why not, as a clause; then the process runs on natively.
     pub(super) fn enter(&mut self, pid: Pid) -> Result<(), String> {
         let status = read_status(pid).map_err(|_| "it has ended".to_owned())?;
-        if status.filtered {
+        if status.filtered && (status.filters == 0 || status.filters != self.inherited_filters) {
             return Err("it filters its system calls (seccomp), so rprof can map nothing into it".into());
         }
         let maps = read_maps(pid).map_err(|e| format!("its mappings cannot be read: {e}"))?;

@@ -32,7 +32,7 @@ use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::{Window, WindowThread, folded};
 use crate::tracee::clock::monotonic_ns;
-use crate::tracee::proc_status::read_cpu_seconds;
+use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::wait::Event;
 
 /// Time from the first visit to the first relayout of hot code, and from one to the next: visits are short, and their speed
@@ -41,6 +41,8 @@ const FIRST_RELAYOUT: Duration = Duration::from_millis(1);
 const NEXT_RELAYOUT: Duration = Duration::from_millis(60);
 /// Longest window of the sink of accesses: one that fills a large cache may take longer, and ends there.
 const LONGEST_OF_SINK: Duration = Duration::from_millis(30);
+/// Where other work keeps the threads off the CPUs, a window may take this many times its length.
+const MOST_TIMES_LONGER: u32 = 8;
 /// Interval between looks whether it is over.
 const LOOK_AT_SINK: Duration = Duration::from_millis(1);
 /// More notices that a phase was long enough than the sink waits for.
@@ -74,8 +76,8 @@ pub struct Ended {
 pub struct Visit {
     /// Seconds that the threads were stopped at its beginning and its end.
     pub stopped_s: f64,
-    /// Seconds from the first stop to the last release.
-    pub whole_s: f64,
+    /// CPU seconds that the busiest thread used in the window.
+    pub busy_s: f64,
     /// Processes that ended during the visit.
     pub ended: Vec<Ended>,
     /// Processes that could not be followed.
@@ -98,6 +100,8 @@ pub struct Visitor {
     ends: Vec<(Pid, i32, f64)>,
     /// Files of which it is known whether they have restartable sequences.
     sequences: HashMap<String, bool>,
+    /// Filters of system calls (seccomp) that the program has from rprof, which works under them.
+    inherited_filters: u32,
 }
 
 impl Visitor {
@@ -116,7 +120,14 @@ impl Visitor {
             late: HashSet::new(),
             ends: Vec::new(),
             sequences: HashMap::new(),
+            inherited_filters: 0,
         }
+    }
+
+    /// For a program that this process has started: it has the filters of system calls that this process has, as in a container.
+    pub fn of_a_child(mut self) -> Self {
+        self.inherited_filters = read_status(Pid::this()).map_or(0, |status| status.filters);
+        self
     }
 
     /// Counts the processes `pids` for `length`, or with `addresses` until the sink of accesses has had a window of its own.
@@ -141,7 +152,11 @@ impl Visitor {
         self.run.waited = Duration::ZERO;
         if !tids.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
-            self.serve(entered + length, &mut visit);
+            let latest = entered + MOST_TIMES_LONGER * length;
+            let mut until = entered + length;
+            while self.serve(until, &mut visit) && until < latest && self.busiest(&cpu) < length.as_secs_f64() / 2.0 {
+                until += length;
+            }
         }
         let leaving = Instant::now();
         let threads = self.leave(&cpu);
@@ -149,28 +164,34 @@ impl Visitor {
         self.close_window_of_sink();
         let ends = std::mem::take(&mut self.ends).into_iter();
         visit.ended.extend(ends.map(|(pid, status, cpu_s)| Ended { pid, status, cpu_s }));
-        visit.whole_s = begun.elapsed().as_secs_f64();
+        visit.busy_s = threads.iter().map(|thread| thread.cpu_s).fold(0.0, f64::max);
         visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
         visit.counted = self.take_window(begin_ns, end_ns, threads);
         visit
     }
 
-    /// Serves the threads until `deadline`.
-    fn serve(&mut self, deadline: Instant, visit: &mut Visit) {
+    /// CPU seconds of the busiest thread since it had used those of `before`.
+    fn busiest(&self, before: &HashMap<Pid, f64>) -> f64 {
+        let used = |tid: &Pid| read_cpu_seconds(*tid).map_or(0.0, |now| now - before.get(tid).copied().unwrap_or(now));
+        self.run.threads.keys().map(used).fold(0.0, f64::max)
+    }
+
+    /// Serves the threads until `deadline`; false if the window is over before.
+    fn serve(&mut self, deadline: Instant, visit: &mut Visit) -> bool {
         loop {
             if self.with_addresses
                 && self.run.recording.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain)
             {
-                return;
+                return false;
             }
             let until = if self.with_addresses { deadline.min(Instant::now() + LOOK_AT_SINK) } else { deadline };
             let event = match self.run.next_event(Some(until)) {
                 Ok(None) if until < deadline => continue,
                 Ok(Some(event)) => event,
-                Ok(None) => return,
+                Ok(None) => return true,
                 Err(error) => {
                     self.refuse_all(&error.to_string(), visit);
-                    return;
+                    return false;
                 }
             };
             match event {
@@ -188,7 +209,7 @@ impl Visitor {
                         Err(error) => {
                             self.run.stuck.insert(tid, stop);
                             self.refuse_all(&error.to_string(), visit);
-                            return;
+                            return false;
                         }
                     }
                 }

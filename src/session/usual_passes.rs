@@ -1,0 +1,52 @@
+//! Which passes are made where the user names none: one run, unless an option or the host asks for two.
+
+use std::fmt;
+
+use super::options::{Engine, Memory, Passes, RunOptions};
+use super::preflight::Checked;
+use crate::sample;
+
+/// Why a program runs twice though the user did not say so.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WhyTwice {
+    /// The user restores state between two runs.
+    Between,
+    /// The user wants every access simulated, which windows cannot.
+    ExactMemory,
+    /// The oracle has no windows.
+    SingleStep,
+    /// Without perf's samples there is no room for windows: the sampler by ptrace is the program's only tracer.
+    NoPerf(String),
+}
+
+impl fmt::Display for WhyTwice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyTwice::Between => f.write_str("--between restores state between two runs"),
+            WhyTwice::ExactMemory => f.write_str("--memory exact simulates every access"),
+            WhyTwice::SingleStep => f.write_str("--engine single-step counts every instruction"),
+            WhyTwice::NoPerf(refusal) => write!(
+                f,
+                "perf_event_open is refused here ({refusal}), and a program that is sampled by ptrace cannot be counted in the \
+                 same run"
+            ),
+        }
+    }
+}
+
+/// The passes for `options` without `--passes`, and why there are two.
+pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>) {
+    if checked.not_countable.is_some() {
+        return (Passes::Timed, None);
+    }
+    let asked = match (&options.between, options.memory, options.engine) {
+        (Some(_), ..) => Some(WhyTwice::Between),
+        (_, Memory::Exact, _) => Some(WhyTwice::ExactMemory),
+        (_, _, Engine::SingleStep) => Some(WhyTwice::SingleStep),
+        _ => None,
+    };
+    match asked.or_else(|| sample::perf_refusal().map(|refusal| WhyTwice::NoPerf(refusal.to_string()))) {
+        Some(why) => (Passes::Both, Some(why)),
+        None => (Passes::Single, None),
+    }
+}
