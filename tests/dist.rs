@@ -83,7 +83,7 @@ const USE: &str = "
     rprof --version
     rprof doctor | grep 'trace a child process: works'
     rprof machine --quick | grep -i 'dram'
-    rprof --quiet -o first -- gzip -c /bin/bash >gzip.out 2>report
+    rprof --quiet --passes both -o first -- gzip -c /bin/bash >gzip.out 2>report
     grep -q '^ function ' report
     gzip -c /bin/bash | cmp - gzip.out
     rprof query first explain gzip | grep -E 'instructions +[0-9]'";

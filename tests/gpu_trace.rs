@@ -215,6 +215,15 @@ fn programs_that_fork_or_end_in_their_own_way_keep_it() {
 }
 
 #[test]
+fn one_run_counts_no_kernels_and_says_how_to() {
+    let ran = run(&[], folder(), "", &["20"]);
+    if ran.profile["run"]["passes"][1]["kind"] == "windows" {
+        assert!(ran.kernel("_Z5scalePdi")["counts"].is_null());
+        assert!(ran.reason().contains("in runs of their own"), "{}", ran.reason());
+    }
+}
+
+#[test]
 fn counting_can_be_left_out_and_other_injections_are_respected() {
     let ran = run(&["--gpu-counts", "off"], folder(), "", &["3"]);
     assert!(ran.kernel("_Z5scalePdi")["counts"].is_null());

@@ -112,14 +112,23 @@ impl Seen {
         if !self.has_kernels() {
             return;
         }
-        if let Some(uncounted) = doctor::uncountable(machine.gpus.first().map_or(0, |gpu| gpu.driver)) {
-            self.uncounted = Some(uncounted);
+        self.uncounted = uncountable(machine);
+        if self.uncounted.is_some() {
             return;
         }
         if let Err(reason) = self.count_all(first, folder, machine, notices) {
             let fix = "see `rprof doctor`".into();
             self.uncounted.get_or_insert(Uncounted { reason, fix });
         }
+    }
+
+    /// Says why kernels of a single run are not counted.
+    pub fn leave_uncounted(&mut self, machine: &Machine) {
+        let further_runs = || Uncounted {
+            reason: "kernels are counted in runs of their own, and the program ran once".into(),
+            fix: "rprof --gpu-counts on -- …".into(),
+        };
+        self.uncounted = Some(uncountable(machine).unwrap_or_else(further_runs));
     }
 
     fn count_all(
@@ -175,6 +184,11 @@ fn lacking(groups: &[Group], logs: &[Log]) -> Vec<Group> {
         })
     };
     groups.iter().filter(is_needed).map(|group| Group { condition: None, ..group.clone() }).collect()
+}
+
+/// Why this host lets nobody count kernels.
+fn uncountable(machine: &Machine) -> Option<Uncounted> {
+    doctor::uncountable(machine.gpus.first().map_or(0, |gpu| gpu.driver))
 }
 
 /// What the GPUs did, for the profile.

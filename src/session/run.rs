@@ -226,6 +226,7 @@ fn one_pass(
     }
     if evidence.gpu.has_kernels() {
         machine.gpus = ceilings::of_gpus(notices, &mut evidence.warnings);
+        evidence.gpu.leave_uncounted(machine);
     }
     evidence.counters = Some(pass.native.counters);
     match pass.visited {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::options::{Engine, Memory, Passes, RunOptions};
+use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions};
 use super::preflight::Checked;
 use crate::sample;
 
@@ -15,6 +15,8 @@ pub enum WhyTwice {
     ExactMemory,
     /// The oracle has no windows.
     SingleStep,
+    /// The user wants the work of the GPU's kernels counted, which takes further runs.
+    GpuCounts,
     /// Without perf's samples there is no room for windows: the sampler by ptrace is the program's only tracer.
     NoPerf(String),
 }
@@ -25,6 +27,7 @@ impl fmt::Display for WhyTwice {
             WhyTwice::Between => f.write_str("--between restores state between two runs"),
             WhyTwice::ExactMemory => f.write_str("--memory exact simulates every access"),
             WhyTwice::SingleStep => f.write_str("--engine single-step counts every instruction"),
+            WhyTwice::GpuCounts => f.write_str("--gpu-counts on counts the GPU's kernels in runs of their own"),
             WhyTwice::NoPerf(refusal) => write!(
                 f,
                 "perf_event_open is refused here ({refusal}), and a program that is sampled by ptrace cannot be counted in the \
@@ -39,10 +42,11 @@ pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>)
     if checked.not_countable.is_some() {
         return (Passes::Timed, None);
     }
-    let asked = match (&options.between, options.memory, options.engine) {
-        (Some(_), ..) => Some(WhyTwice::Between),
-        (_, Memory::Exact, _) => Some(WhyTwice::ExactMemory),
-        (_, _, Engine::SingleStep) => Some(WhyTwice::SingleStep),
+    let asked = match options {
+        RunOptions { between: Some(_), .. } => Some(WhyTwice::Between),
+        RunOptions { memory: Memory::Exact, .. } => Some(WhyTwice::ExactMemory),
+        RunOptions { engine: Engine::SingleStep, .. } => Some(WhyTwice::SingleStep),
+        RunOptions { gpu_counts: GpuCounts::On, .. } => Some(WhyTwice::GpuCounts),
         _ => None,
     };
     match asked.or_else(|| sample::perf_refusal().map(|refusal| WhyTwice::NoPerf(refusal.to_string()))) {

@@ -119,7 +119,7 @@ table_row() {
 # timed_pass PROGRAM KERNEL PASSES: "RATIO PREDICTED FASTEST MEAN OF_MEAN CLASS" of one run, times of a pass in milliseconds.
 timed_pass() {
     rm -rf "$work_dir/rprof.out"
-    timeout 100 "$RPROF" --quiet -o "$work_dir/rprof.out" -- "$1" "$2" "$3" >/dev/null 2>"$work_dir/err" || return
+    timeout 100 "$RPROF" --quiet --passes both -o "$work_dir/rprof.out" -- "$1" "$2" "$3" >/dev/null 2>"$work_dir/err" || return
     python3 - "$2" "$3" "$work_dir/rprof.out/profile.json" "$work_dir/err" <<'PYTHON'
 import json, sys
 name, passes, path, err = sys.argv[1:]
@@ -207,7 +207,7 @@ saved_by_huge_pages() {
         for ((round = 0; round < REPEAT; round++)); do
             for pages in small huge; do
                 rm -rf "$work_dir/$pages.out"
-                timeout 100 "$RPROF" --quiet -o "$work_dir/$pages.out" -- "$program" $pages $mib >/dev/null 2>&1 || continue 2
+                timeout 100 "$RPROF" --quiet --passes both -o "$work_dir/$pages.out" -- "$program" $pages $mib >/dev/null 2>&1 || continue 2
             done
             echo "$(seconds_and_saving $name "$work_dir/small.out/profile.json") $(seconds_and_saving $name "$work_dir/huge.out/profile.json")"
         done | awk 'NF == 6 { print 1 - $4 / $1, $1, $4, $2, $3 }' | sort -g | awk -v name="$name" '

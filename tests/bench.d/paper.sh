@@ -29,7 +29,7 @@ for program in spmv lbm stencil fft multigrid pic planewave; do
         done <steps
     done >>times
     while read -r _ step repeats _; do
-        "$RPROF" --quiet -o "profiles/$program.$step" -- ./$program "$step" "$repeats" >/dev/null 2>err.log </dev/null ||
+        "$RPROF" --quiet --passes both -o "profiles/$program.$step" -- ./$program "$step" "$repeats" >/dev/null 2>err.log </dev/null ||
             echo "$program.$step FAILED: $(tail -1 err.log)"
     done <steps
     cat steps >>all_steps

@@ -22,7 +22,7 @@ real() {
         printf '%-16s SKIPPED: %s\n' "$name" "$(tail -1 needs.log)"
         return 0
     fi
-    timeout 300 "$RPROF" --quiet -o "profiles/$name" -- "$@" >out.log 2>err.log </dev/null ||
+    timeout 300 "$RPROF" --quiet --passes both -o "profiles/$name" -- "$@" >out.log 2>err.log </dev/null ||
         [ -e "profiles/$name/profile.json" ] || # a program may end with a status of its own
         { printf '%-16s FAILED: %s\n' "$name" "$(tail -1 err.log)"; return 0; }
 }

@@ -20,6 +20,6 @@ while read -r case removes; do
         echo "$case before $(seconds_of_hot ./change)"
         echo "$case after $(seconds_of_hot ./change-DAFTER)"
     done >>times
-    "$RPROF" --quiet -o "profiles/$case" -- ./change >/dev/null 2>err.log </dev/null || echo "$case FAILED: $(tail -1 err.log)"
+    "$RPROF" --quiet --passes both -o "profiles/$case" -- ./change >/dev/null 2>err.log </dev/null || echo "$case FAILED: $(tail -1 err.log)"
 done <"$here/fixtures/savings/changes.txt"
 python3 "$here/tests/bench.d/savings.py" "$here/fixtures/savings" times profiles
