@@ -10,6 +10,7 @@ mod markers;
 mod open;
 mod probe;
 mod sample_cost;
+mod sampled;
 mod setter;
 
 use std::io;

@@ -15,11 +15,12 @@ use std::io;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use perf_event::events::{Breakpoint, Hardware, Software};
-use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, Counter, SampleFlag};
 
 use crate::sample::x86_64::registers;
 use crate::tracee::sampling_clock;
 
+use super::sampled::SampledEvent;
 use crate::sample::SampleOptions;
 
 /// The deepest frame-pointer chain that rprof asks the kernel for.
@@ -54,7 +55,7 @@ pub(super) struct Terms {
 
 /// One ring buffer per CPU, armed to start when the child executes the program.
 pub(super) struct Opened {
-    pub rings: Vec<Sampler>,
+    pub rings: Vec<SampledEvent>,
     /// The CPU of each.
     pub cpus: Vec<usize>,
     pub terms: Terms,
@@ -115,12 +116,12 @@ fn granted<T>(
 }
 
 /// The same event on the calling thread alone, to be enabled by it.
-pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
+pub(super) fn on_this_thread(terms: Terms) -> io::Result<SampledEvent> {
     let room = (4 * terms.stack_bytes as usize).next_power_of_two().max(RING_BYTES_LEAST);
     // No wake-up is needed: a ring of that size is never full.
     let mut b = builder(nix::unistd::gettid(), 0, terms, 2 * RING_BYTES_ROOT);
     b.any_cpu().inherit(false).enable_on_exec(false);
-    b.build()?.sampled(room)
+    SampledEvent::new(b.build()?, room)
 }
 
 enum Refusal {
@@ -128,12 +129,15 @@ enum Refusal {
     Map(io::Error),
 }
 
-fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, Sampler)>, Refusal> {
+fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, SampledEvent)>, Refusal> {
     open_each(ring_bytes, |cpu| builder(child, cpu, terms, ring_bytes).build())
 }
 
 /// A ring for every CPU that is online.
-fn open_each(ring_bytes: usize, open: impl Fn(usize) -> io::Result<Counter>) -> Result<Vec<(usize, Sampler)>, Refusal> {
+fn open_each(
+    ring_bytes: usize,
+    open: impl Fn(usize) -> io::Result<Counter>,
+) -> Result<Vec<(usize, SampledEvent)>, Refusal> {
     let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1);
     let mut rings = Vec::new();
     let mut offline = None;
@@ -146,7 +150,7 @@ fn open_each(ring_bytes: usize, open: impl Fn(usize) -> io::Result<Counter>) -> 
             }
             Err(e) => return Err(Refusal::Open(e)),
         };
-        rings.push((cpu, counter.sampled(ring_bytes).map_err(Refusal::Map)?));
+        rings.push((cpu, SampledEvent::new(counter, ring_bytes).map_err(Refusal::Map)?));
     }
     match offline {
         Some(e) if rings.is_empty() => Err(Refusal::Open(e)),
