@@ -3,7 +3,20 @@
 //! Work of a core by itself, and with its own caches, takes a fixed number of cycles; the number of cycles per second varies with
 //! the neighbours and the temperature (docs/conventions.md, Ceilings).
 
+use serde::{Deserialize, Serialize};
+
 use super::machine::Ceiling;
+
+/// How the CPUs' clocks were seen while a program ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockSource {
+    /// By short probes on its CPUs. Where wide vectors lower the clock, a probe sees it after it has risen again, as
+    /// [`Ceiling::looked_hz`] did.
+    Probes,
+    /// From the cycles between two samples of the program: the clock at which it worked.
+    SampledCycles,
+}
 
 /// The id of the same ceiling on all CPUs: without the prefix for a subset of them.
 pub fn of_all_cpus(id: &str) -> &str {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::profile::clock;
+use crate::profile::clock::{self, ClockSource};
 use crate::profile::{Ceiling, Function, Machine, Run};
 
 use super::controllers;
@@ -61,6 +61,8 @@ pub struct Ceilings<'a> {
     fastest: HashMap<Width, f64>,
     /// By register width: clock under such arithmetic divided by the clock that looks see, where it is below 1.
     lowered: HashMap<Width, f64>,
+    /// The functions' clocks are those at which they worked, not those that looks saw.
+    at_work: bool,
 }
 
 impl<'a> Ceilings<'a> {
@@ -82,12 +84,13 @@ impl<'a> Ceilings<'a> {
             Some((width, of.ceiling.lowering())).filter(|(_, factor)| *factor < 1.0)
         };
         let lowered = [Width::W256, Width::W512].into_iter().filter_map(lowering).collect();
-        Ceilings { machine, balance: None, by_id, fastest, lowered }
+        Ceilings { machine, balance: None, by_id, fastest, lowered, at_work: false }
     }
 
-    /// The ceilings with the balance of the memory controllers during a run.
+    /// The ceilings with the balance of the memory controllers during a run, and the source of its clocks.
     pub fn during(self, run: &Run) -> Self {
-        Ceilings { balance: controllers::uneven(&run.counters), ..self }
+        let at_work = run.passes.iter().any(|pass| pass.clock_source == Some(ClockSource::SampledCycles));
+        Ceilings { balance: controllers::uneven(&run.counters), at_work, ..self }
     }
 }
 
@@ -103,7 +106,7 @@ pub struct Host<'a> {
 /// The core's clock while a function ran.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
-    /// The clock that looks saw.
+    /// The clock that looks saw, or would have seen.
     looked_hz: f64,
     /// The widest registers computed with: wider ones may lower it.
     widest: Width,
@@ -132,7 +135,9 @@ impl<'a> Host<'a> {
         let lowered =
             self.ceilings.lowered.iter().filter(|(width, _)| of_width(**width) * KEEPS_LOWERED >= slots.max(1));
         let lowered = lowered.map(|(_, factor)| *factor).fold(1.0, f64::min);
-        let clock = function.clock_hz.map(|looked_hz| Clock { looked_hz, widest, lowered });
+        // hz at work = hz of looks · lowered
+        let already = if self.ceilings.at_work { lowered } else { 1.0 };
+        let clock = function.clock_hz.map(|hz| Clock { looked_hz: hz / already, widest, lowered });
         let host = Host { clock, of_fma: None, ..self };
         Host { of_fma: Some(host.useful_width(FpOp::Fma, Precision::Dp)), ..host }
     }
@@ -441,6 +446,17 @@ mod tests {
         };
         assert_eq!(beside(512), [50.0, 400.0, 100.0]);
         assert_eq!(beside(100_000), [60.0, 400.0, 100.0], "too rarely");
+        // Cycles between samples have that in them: the clock that they tell is not lowered once more.
+        let pass = serde_json::json!({"kind": "timed", "source": "perf:cycles", "wall_s": 1.0, "cpu_s": 1.0,
+            "clock_source": "sampled_cycles"});
+        let run = Run { passes: vec![serde_json::from_value(pass).expect("a pass")], ..Run::default() };
+        let sampled = Ceilings::of(&machine).during(&run);
+        let work = Some(Work { mix: vec![add(Width::W512)], issue_slots: 512, ..Work::default() });
+        let function = Function { clock_hz: Some(2.5e9), work, ..Function::default() };
+        let host = Host::new(&sampled).of(&function);
+        let at_work = ["dp.add.scalar", "dp.add.512", "dram.read"]
+            .map(|id| (host.peek(id, 1, Scaling::PerCore).unwrap() * 1e-8).round());
+        assert_eq!(at_work, beside(512), "2.5 GHz at work is 3.0 GHz between stretches of it");
         let function = Function { clock_hz: Some(1.5e9), ..Function::default() };
         let latency = Host::new(&ceilings).of(&function).latency("lat.l2", &mut Trace::default());
         assert_eq!(latency, Some(8e-9));

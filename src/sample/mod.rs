@@ -160,6 +160,14 @@ impl Armed {
         }
     }
 
+    /// Whether the samples tell the clocks of the program's CPUs, so that nothing else needs to measure them.
+    pub fn tells_clocks(&self) -> bool {
+        match &self.how {
+            How::Perf(armed) => armed.tells_clocks(),
+            How::Ptrace(_) => false,
+        }
+    }
+
     /// Releases the child and samples it and all it creates until its first process has exited.
     ///
     /// If the calling process is killed, the program runs on.

@@ -10,7 +10,7 @@ use perf_event::Counter;
 use super::open::{Opened, Terms, greatest_rate, on_running_thread, open_on_running, wanted};
 use super::sampled::SampledEvent;
 use super::setter::Outlet;
-use super::{Blocked, Drain, Markers, Pass, probe};
+use super::{Blocked, CycleClock, Drain, Markers, Pass, probe};
 use crate::sample::modules::MappedFile;
 use crate::sample::recorder::Recorder;
 use crate::sample::{Gate, SampleError, SampleOptions, Timed, reap};
@@ -40,6 +40,7 @@ pub(in crate::sample) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) 
         recorder,
         blocked: Blocked::new(start_ns),
         markers: Markers::new(Outlet { rings: by_cpu, terms }),
+        clock: CycleClock::default(),
         terms,
         lost: 0,
         throttled: false,

@@ -53,6 +53,13 @@ pub(super) struct Terms {
     pub stack_bytes: u32,
 }
 
+impl Terms {
+    /// Whether the samples tell the CPUs' clocks: the cycles between two of them are those of all the time between them.
+    pub fn tell_clocks(self) -> bool {
+        self.trigger == Trigger::Cycles && self.kernel
+    }
+}
+
 /// One ring buffer per CPU, armed to start when the child executes the program.
 pub(super) struct Opened {
     pub rings: Vec<SampledEvent>,
