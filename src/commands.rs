@@ -204,7 +204,6 @@ fn width() -> usize {
 
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
-    use cli::report::FormatArg;
     let profile_folder = of_rank(&args.profile, args.rank)?;
     let from = profile_path(&profile_folder);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
@@ -227,20 +226,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         cli::report::FlamesArg::Lost => report::Flames::Lost,
     };
     let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
-    let format = match args.format {
-        FormatArg::Text => Format::Text,
-        FormatArg::Json => Format::Json,
-        FormatArg::Html => Format::Html,
-        FormatArg::Svg => Format::Svg,
-        FormatArg::Work => Format::Work,
-        FormatArg::Communication => Format::Communication,
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Md => Format::Md,
-        FormatArg::Folded => Format::Folded,
-        FormatArg::Flamegraph => Format::Flamegraph,
-        FormatArg::Firefox => Format::Firefox,
-    };
-    let text = report::render(&profile, format, &view)?;
+    let text = report::render(&profile, args.format, &view)?;
     match args.output {
         Some(path) => session::output::write_whole(&path, text.as_bytes())?,
         None => print(&text)?,

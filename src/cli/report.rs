@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+
+use crate::report::Format;
 
 /// Options of `report`.
 #[derive(Debug, Args)]
@@ -14,7 +17,7 @@ pub struct ReportArgs {
     pub rank: Option<u32>,
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: FormatArg,
+    pub format: Format,
     /// With --format flamegraph: what the widths mean
     #[arg(long, value_enum, default_value = "time")]
     pub by: FlamesArg,
@@ -48,18 +51,12 @@ pub enum FlamesArg {
     Lost,
 }
 
-/// `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    Text,
-    Json,
-    Html,
-    Svg,
-    Work,
-    Communication,
-    Csv,
-    Md,
-    Folded,
-    Flamegraph,
-    Firefox,
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Format::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
 }
