@@ -18,7 +18,7 @@ pub struct ReportArgs {
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// With --format flamegraph: what the widths mean
+    /// With --format flamegraph: the meaning of the widths
     #[arg(long, value_enum, default_value = "time")]
     pub by: FlamesArg,
     /// Write to this file instead of standard output
@@ -31,7 +31,7 @@ pub struct ReportArgs {
     /// Report everything: all columns, what holds each hot function, memory, counters, warnings
     #[arg(long)]
     pub all: bool,
-    /// Where load-imbalance ceilings stand: below the roof or below tlp
+    /// Place of load-imbalance ceilings: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
     pub imbalance: super::run::ImbalanceArg,
     /// Precision of the roof that is drawn

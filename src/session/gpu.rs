@@ -80,14 +80,14 @@ impl Tracing {
         self.0.as_ref().map_or(&[], Injection::variables)
     }
 
-    /// What was seen.
+    /// The records seen.
     pub fn finish(self) -> Seen {
         let timed = self.0.as_ref().map(Injection::logs).unwrap_or_default();
         Seen { timed, _injection: self.0, ..Seen::default() }
     }
 }
 
-/// What a counted run needs of the timed one.
+/// Facts of the timed run that a counted one needs.
 pub struct First<'a> {
     /// The program.
     pub program: &'a Program,
@@ -177,7 +177,7 @@ fn lacking(groups: &[Group], logs: &[Log]) -> Vec<Group> {
     groups.iter().filter(is_needed).map(|group| Group { condition: None, ..group.clone() }).collect()
 }
 
-/// What the GPUs did, for the profile.
+/// The GPUs' part of the profile.
 pub fn devices(seen: &Seen) -> Option<Devices> {
     let demangled = |symbol: &str| demangle::demangle(symbol, demangle::Dialect::default());
     let mut devices = device::devices(&seen.timed, &seen.counted, &demangled)?;

@@ -86,12 +86,12 @@ fn armed(
     Ok((sampler, counters))
 }
 
-/// What rprof watches beside `sampler`.
+/// The things that rprof watches beside `sampler`.
 fn watched(sampler: &sample::Armed) -> Watched {
     Watched::beside(sampler.tells_clocks(), topology::is_guest())
 }
 
-/// Adds to the evidence what the watch saw.
+/// Adds the watch's readings to the evidence.
 fn add_seen(evidence: &mut TimedEvidence, watched: Watched, seen: Seen) {
     evidence.placements = seen.placements;
     if watched.clock {
@@ -114,7 +114,7 @@ fn failed(pass: &'static str) -> impl Fn(SampleError) -> SessionError {
 pub struct SinglePass {
     /// The samples, and the counters.
     pub native: TimedPass,
-    /// What was counted in its windows, or why nothing was.
+    /// The counts of its windows, or why there are none.
     pub visited: Result<Visited, String>,
 }
 
@@ -159,7 +159,7 @@ pub fn sinks(options: &RunOptions, machine: &Machine) -> Sinks {
     Sinks { accesses, bursts }
 }
 
-/// What the thread of the visits has brought, or why nothing.
+/// The result of the thread of visits, or why there is none.
 pub fn visited(joined: thread::Result<Visited>) -> Result<Visited, String> {
     joined.map_err(|_| "a defect of rprof ended the windows".into())
 }

@@ -1,4 +1,4 @@
-//! What was measured on one GPU: rounds become ceilings by the rule of docs/ceilings.md.
+//! The measurements of one GPU: rounds become ceilings by the rule of docs/ceilings.md.
 
 use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::{Round, Rounds};
@@ -69,7 +69,7 @@ impl Ledger {
         self.sweeps.push(Sweep { id, x_unit, y_unit, threads: 0, points });
     }
 
-    /// What was measured.
+    /// The measurements.
     pub fn finish(self) -> (Vec<Ceiling>, Vec<Sweep>) {
         (self.ceilings, self.sweeps)
     }

@@ -40,7 +40,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The things to measure beside a sampler: clocks unless its samples tell them, placements where a hypervisor may move CPUs.
+    /// The things to measure beside a sampler: clocks unless they follow from its samples, placements where a hypervisor may move CPUs.
     pub fn beside(sampler_tells_clocks: bool, is_guest: bool) -> Watched {
         Watched { clock: !sampler_tells_clocks, placement: is_guest }
     }

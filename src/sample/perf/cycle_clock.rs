@@ -4,7 +4,7 @@
 //!  thread on CPU 3:  sample ── 3.1e6 cycles, 1 ms ── sample ── 3.0e6 cycles, 1 ms ── switch: neither end of an interval
 //! ```
 //!
-//! The counter stands still while the kernel takes a sample. A clock is therefore low by the share of time that samples take, which
+//! The counter stops while the kernel takes a sample. A clock is therefore low by the share of time that samples take, which
 //! is below 1 % at the rate that rprof chooses by itself.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::profile::evidence::timed::ClockSeen;
 /// Time on a CPU that one reading of its clock is the mean of.
 const READING_NS: u64 = 50_000_000;
 
-/// What is known of the clocks so far.
+/// The clocks seen so far.
 #[derive(Debug, Default)]
 pub(super) struct CycleClock {
     /// By thread: when, and on which CPU, it was last sampled without a switch since.
@@ -86,7 +86,7 @@ mod tests {
         let mut clock = CycleClock::default();
         run(&mut clock, 1, 0, (0, 25), 3.0);
         clock.switched(1);
-        // Blocked for 5 s: the counter stood still.
+        // Blocked for 5 s, in which the counter stopped.
         run(&mut clock, 1, 0, (5000, 5025), 3.0);
         assert_eq!(readings(clock), [(5025, 0, 3.0)]);
     }

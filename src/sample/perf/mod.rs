@@ -110,7 +110,7 @@ struct Pass {
     recorder: Recorder,
     blocked: Blocked,
     markers: Markers,
-    /// Fed where the samples tell the clocks.
+    /// Fed where the clocks follow from the samples.
     clock: CycleClock,
     terms: Terms,
     lost: u64,
@@ -298,7 +298,7 @@ impl Pass {
     }
 }
 
-/// The evidence with the clocks that its samples told, if they told any.
+/// The evidence with the clocks that follow from its samples, if there are any.
 fn with_clocks(evidence: TimedEvidence, clock: CycleClock) -> TimedEvidence {
     let clocks = clock.finish();
     let clock_source = (!clocks.is_empty()).then_some(ClockSource::SampledCycles);

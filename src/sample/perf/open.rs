@@ -9,7 +9,7 @@
 //!  1 kHz ─(an interrupt is dear here)─▶ a rate that costs little
 //! ```
 //!
-//! rprof tries what the host grants; it does not read `perf_event_paranoid` and the like.
+//! rprof tries each of them in turn; it does not read `perf_event_paranoid` and the like.
 
 use std::io;
 
@@ -54,7 +54,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Whether the samples tell the CPUs' clocks: the cycles between two of them are those of all the time between them.
+    /// Whether the CPUs' clocks follow from the samples: the cycles between two of them are those of all the time between them.
     pub fn tell_clocks(self) -> bool {
         self.trigger == Trigger::Cycles && self.kernel
     }

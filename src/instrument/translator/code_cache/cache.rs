@@ -72,13 +72,13 @@ pub struct CodeCache {
     pub(crate) has_sink: bool,
     /// Blocks that end in an instruction that rprof cannot follow.
     pub(crate) far: HashSet<BlockId>,
-    /// Blocks that are trampolines, with what they were translated from.
+    /// Blocks that are trampolines, with their source.
     pub(crate) trampolines: HashMap<BlockId, Trampoline>,
     /// No more arenas can be mapped near their text.
     no_room_near: bool,
-    /// What lookups find, and what is called.
+    /// Targets of lookups, and callees.
     pub(crate) lookups: Lookups,
-    /// Its counters, and what they counted.
+    /// Its counters, and their counts.
     pub(crate) counters: Counters,
     /// How relaid-out code is written.
     pub(crate) style: Style,

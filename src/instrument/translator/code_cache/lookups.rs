@@ -1,4 +1,4 @@
-//! What lookups of indirect jumps, calls and returns find, and what is called.
+//! The targets that lookups of indirect jumps, calls and returns find, and the callees.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;

@@ -141,7 +141,7 @@ impl Run {
             || !self.recording.is_tracing() && self.work_of_sink())
     }
 
-    /// Does what is due by the clock: looks for hot blocks, and moves threads as windows begin and end.
+    /// Does the tasks that are due by the clock: looks for hot blocks, and moves threads as windows begin and end.
     fn look_at_the_clock(&mut self) {
         look_for_hot_blocks(&mut self.looks, &mut self.processes, &self.threads);
         if self.recording.windows.is_time_to_look() {

@@ -93,7 +93,7 @@ pub(crate) struct Run {
     pub threads: HashMap<Pid, Thread>,
     /// Address spaces, by the id of the process that had each first.
     pub processes: HashMap<Pid, Process>,
-    /// What processes have set for themselves, by process.
+    /// Settings of processes, by process.
     pub groups: HashMap<Pid, Group>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
@@ -109,7 +109,7 @@ pub(crate) struct Run {
     pub uncounted: Uncounted,
     /// CPU seconds of the first process and of those that it waited for, once it has ended.
     pub family_cpu_s: Option<f64>,
-    /// What is recorded of addresses and bursts, and when.
+    /// The recording of addresses and bursts.
     pub recording: Recording,
     /// Finds the callers that allocate memory.
     pub askers: Askers,

@@ -1,4 +1,4 @@
-//! The plan for one block, and what came of it. Relayout plans; a block that is translated for the first time has no plan.
+//! The plan for one block, and its result. Relayout plans; a block that is translated for the first time has no plan.
 
 use std::collections::VecDeque;
 
