@@ -67,7 +67,7 @@ impl Clocks {
         let run = self.mean(samples.iter())?;
         let comparable = |c: &Ceiling| match self.source {
             Some(ClockSource::SampledCycles) => c.clock_hz,
-            _ => c.looked_hz(),
+            _ => c.reference_clock_hz(),
         };
         let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(comparable);
         let (least, most) = of_cores.fold((f64::INFINITY, 0.0_f64), |(a, b), hz| (a.min(hz), b.max(hz)));
@@ -179,7 +179,7 @@ mod tests {
         assert!(told(3.6).is_some());
         // Wide vectors lower the clock at which a core works, and not the one that a probe sees.
         let mut machine = machine;
-        machine.ceilings[0].resting_hz = Some(3.2e9);
+        machine.ceilings[0].idle_clock_hz = Some(3.2e9);
         let told = |source| {
             let of = |ms: u64| ClockSeen { time_ns: ms * 1_000_000, cpu: 0, hz: 3.0e9 };
             let clocks = vec![of(0), of(50), of(100)];

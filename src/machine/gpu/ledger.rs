@@ -25,7 +25,7 @@ impl Ledger {
     pub fn note(&mut self, id: &str, unit: &'static str, rate: f64, clock_hz: Option<f64>) {
         let id = CeilingId::from(id);
         let clock = clock_hz.unwrap_or(self.nominal_hz);
-        let round = Round { rate, clock_hz: clock, resting_hz: clock, undisturbed: true, steady: true };
+        let round = Round { rate, clock_hz: clock, idle_clock_hz: clock, undisturbed: true, steady: true };
         let Some(estimate) = self.rounds.note(&id, 0, round) else { return };
         let class = Class::of(&id);
         self.put(Ceiling {
