@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use rprof::machine::watch::Watch;
+use rprof::machine::watch::{Watch, Watched};
 
 /// Time for some three looks.
 const LOOKING: Duration = Duration::from_millis(170);
 
 fn main() {
-    let seen = Watch::start().map(|watch| {
+    let seen = Watch::start(Watched { clock: true, placement: true }).map(|watch| {
         std::thread::sleep(LOOKING);
         watch.finish()
     });

@@ -41,7 +41,7 @@ fn elements(machine: &Machine) {
             _ => 1,
         };
         // The clock that a look between two stretches of work sees.
-        let ghz = ceiling.looked_hz().unwrap_or(0.0) / 1e9;
+        let ghz = ceiling.reference_clock_hz().unwrap_or(0.0) / 1e9;
         println!("{} {} {ghz:.3} {:.6e}", ceiling.id, ceiling.threads, value / bytes as f64);
     }
 }

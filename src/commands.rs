@@ -1,4 +1,4 @@
-//! One function per subcommand: from parsed arguments to library calls, and what is printed.
+//! One function per subcommand: from parsed arguments to library calls and printed text.
 
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
@@ -204,7 +204,6 @@ fn width() -> usize {
 
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
-    use cli::report::FormatArg;
     let profile_folder = of_rank(&args.profile, args.rank)?;
     let from = profile_path(&profile_folder);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
@@ -227,20 +226,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         cli::report::FlamesArg::Lost => report::Flames::Lost,
     };
     let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
-    let format = match args.format {
-        FormatArg::Text => Format::Text,
-        FormatArg::Json => Format::Json,
-        FormatArg::Html => Format::Html,
-        FormatArg::Svg => Format::Svg,
-        FormatArg::Work => Format::Work,
-        FormatArg::Communication => Format::Communication,
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Md => Format::Md,
-        FormatArg::Folded => Format::Folded,
-        FormatArg::Flamegraph => Format::Flamegraph,
-        FormatArg::Firefox => Format::Firefox,
-    };
-    let text = report::render(&profile, format, &view)?;
+    let text = report::render(&profile, args.format, &view)?;
     match args.output {
         Some(path) => session::output::write_whole(&path, text.as_bytes())?,
         None => print(&text)?,
@@ -290,7 +276,7 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Exits with 2, after one line, as for what clap can check itself.
+/// Exits with 2 after one line, as clap does for the errors that it finds.
 fn bad_option(what: &str) -> ! {
     let _ = writeln!(stderr(), "rprof: {what}; see rprof --help");
     std::process::exit(2)
@@ -309,7 +295,7 @@ fn of_rank(given: &Path, rank: Option<u32>) -> Result<PathBuf> {
     anyhow::bail!("--rank {rank}: {} has no such rank; it has {there}", given.display())
 }
 
-/// A folder stands for the profile in it.
+/// A folder means the profile in it.
 fn profile_path(given: &Path) -> PathBuf {
     if given.is_dir() { given.join("profile.json") } else { given.to_owned() }
 }
@@ -346,13 +332,13 @@ pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(rprof::counters::check::any_refuted(&certificates))))
 }
 
-/// `rprof __demo`: what `rprof demo` profiles.
+/// `rprof __demo`: the program that `rprof demo` profiles.
 pub fn demo_kernels(args: demo::KernelArgs) -> Result<ExitCode> {
     rprof::demo::run_kernels(&args.args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// `rprof __gpu_demo`: what `rprof demo --gpu` profiles.
+/// `rprof __gpu_demo`: the program that `rprof demo --gpu` profiles.
 pub fn gpu_demo_kernels() -> Result<ExitCode> {
     let left_out = rprof::machine::gpu::known::run()?;
     if left_out > 0 {

@@ -3,7 +3,7 @@
 //! `rprof -- ./app args` runs an unmodified program and says, for each hot function and loop, which ceiling of this
 //! machine holds it down, how close it is to that ceiling, and what removing the ceiling would save.
 //!
-//! **What is measured.** The ceilings of the machine it runs on ([`machine`]), where the program's time goes
+//! **It measures** the ceilings of the machine it runs on ([`machine`]), where the program's time goes
 //! ([`sample`]), what it executed ([`instrument`]), and the bytes that crossed each cache level ([`memory`]). A model of the
 //! core ([`replay`]) estimates from short traces what each function's cycles were spent on. The model ([`roofline`]) is the one that Williams, Waterman and Patterson proposed in Appendix A of their 2008 report.
 //!

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     rprof::tracee::own_stack::run(work)
 }
 
-/// Parses and does what was asked for.
+/// Parses the arguments and runs the subcommand.
 fn work() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -44,7 +44,7 @@ fn failed(error: &anyhow::Error) -> u8 {
     known.map_or(FAILED, |e| e.exit_code())
 }
 
-/// What is wrong with the arguments, in one line; what was asked for, as it is.
+/// An error in the arguments as one line; help and version as they are.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();

@@ -58,7 +58,7 @@ fn one_process_goes_on_while_the_translation_of_another_is_held_up() {
     let path = build(folder.path(), "rivals.c", &[]);
     FOLDER.set(folder.path().to_owned()).unwrap();
     let program = Program { path: path.clone(), argv: vec![path.clone().into(), folder.path().into()] };
-    let mut translator = Translator { before_lent: Some(hold_up), ..Translator::default() };
+    let mut translator = Translator { before_handoff: Some(hold_up), ..Translator::default() };
     let counted = translator.run(spawn_gated(&program, Streams::default()).unwrap(), None, None).unwrap();
     assert_eq!(counted.status, 0);
     nothing_runs(&path);

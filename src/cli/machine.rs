@@ -8,7 +8,7 @@ use clap::Args;
 /// Options of `machine`.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
-    /// Only what a first run needs
+    /// Only the ceilings that a first run needs
     #[arg(long)]
     pub quick: bool,
     /// Only the GPUs
@@ -17,7 +17,7 @@ pub struct MachineArgs {
     /// Only the network between the ranks of a job: mpirun -np N rprof machine --mpi [-- ./app]
     #[arg(long, conflicts_with_all = ["quick", "gpu"])]
     pub mpi: bool,
-    /// With --mpi: what to measure, as JSON
+    /// With --mpi: the messages and calls to measure, as JSON
     #[arg(long, value_name = "FILE", requires = "mpi", hide = true)]
     pub wanted: Option<PathBuf>,
     /// Measure again even if cached

@@ -30,7 +30,7 @@ pub const HEADER: &str = include_str!("../../include/rprof.h");
                   127 not found, 2 bad option."
 )]
 pub struct Cli {
-    /// What to do; profiling a program where none is named.
+    /// The subcommand; without one, rprof profiles a program.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Options of the default command.
@@ -57,9 +57,9 @@ pub enum Command {
     Merge(merge::MergeArgs),
     /// Predict the time of layers: of a profile's matrix products, a table or an ONNX model
     Predict(predict::PredictArgs),
-    /// Try what this host allows and say exactly what to change for more
+    /// Try what this host allows, and print the commands that allow more
     Doctor(doctor::DoctorArgs),
-    /// The event tables, and what this CPU really has
+    /// The event tables, and the events that this CPU really has
     Events(events::EventsArgs),
     /// Print rprof.h, by which a program marks regions and work
     Header,

@@ -18,7 +18,7 @@ pub struct PredictArgs {
     /// The BLAS to measure with [default: the profile's, else the first that is found]
     #[arg(long, value_name = "PATH")]
     pub blas: Option<String>,
-    /// Threads of the BLAS [default: as in the profile, else what it does by itself]
+    /// Threads of the BLAS [default: as in the profile, else its own choice]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
     /// The size of a free dimension of a model; may be repeated

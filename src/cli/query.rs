@@ -20,7 +20,7 @@ pub struct QueryArgs {
     pub json: bool,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, Subcommand)]
 pub enum Question {
     /// The functions with most to save
@@ -46,7 +46,7 @@ pub enum Question {
         #[arg(long, value_name = "N", default_value = "60")]
         limit: usize,
     },
-    /// What changed from PROFILE to another one
+    /// Changes from PROFILE to another one
     Compare {
         /// The later profile.json or folder
         new: PathBuf,

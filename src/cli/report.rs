@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+
+use crate::report::Format;
 
 /// Options of `report`.
 #[derive(Debug, Args)]
@@ -14,8 +17,8 @@ pub struct ReportArgs {
     pub rank: Option<u32>,
     /// Form of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: FormatArg,
-    /// With --format flamegraph: what the widths mean
+    pub format: Format,
+    /// With --format flamegraph: the meaning of the widths
     #[arg(long, value_enum, default_value = "time")]
     pub by: FlamesArg,
     /// Write to this file instead of standard output
@@ -28,7 +31,7 @@ pub struct ReportArgs {
     /// Report everything: all columns, what holds each hot function, memory, counters, warnings
     #[arg(long)]
     pub all: bool,
-    /// Where load-imbalance ceilings stand: below the roof or below tlp
+    /// Place of load-imbalance ceilings: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
     pub imbalance: super::run::ImbalanceArg,
     /// Precision of the roof that is drawn
@@ -48,18 +51,12 @@ pub enum FlamesArg {
     Lost,
 }
 
-/// `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    Text,
-    Json,
-    Html,
-    Svg,
-    Work,
-    Communication,
-    Csv,
-    Md,
-    Folded,
-    Flamegraph,
-    Firefox,
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Format::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()))
+    }
 }

@@ -41,7 +41,7 @@ pub struct RunArgs {
     /// Report only up to this second of the timed pass
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub to: Option<f64>,
-    /// Where the load-imbalance ceilings stand: below the roof or below tlp
+    /// Place of load-imbalance ceilings: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
     pub imbalance: ImbalanceArg,
     /// Precision of the roof that is drawn

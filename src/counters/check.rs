@@ -156,7 +156,6 @@ mod tests {
     use crate::counters::table::Role;
     use crate::counters::tables::{all, for_cpu};
     use std::cell::Cell;
-    use std::collections::BTreeMap;
     use std::io;
     use std::rc::Rc;
 
@@ -177,16 +176,7 @@ mod tests {
 
     fn zen2() -> (EventTable, Pmu) {
         let table = for_cpu(&all().unwrap(), "AuthenticAMD", 0x17, 0x31).unwrap();
-        let format = [("event", "config:0-7,32-35"), ("umask", "config:8-15")];
-        let pmu = Pmu {
-            name: "cpu".into(),
-            kind: 4,
-            cpus: vec![],
-            per_socket: false,
-            format: format.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-            events: BTreeMap::new(),
-        };
-        (table, pmu)
+        (table, Pmu::of_all_cores(&[("event", "config:0-7,32-35"), ("umask", "config:8-15")]))
     }
 
     fn verdict_on_flops(value: u64) -> Verdict {

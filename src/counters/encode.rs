@@ -141,15 +141,7 @@ mod tests {
         let table = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0xdd).unwrap();
         let x87 = table.events.iter().find(|e| e.name == "uops_retired.x87").unwrap();
         let encoded = |umask: &str| {
-            let format = [("event", "config:0-7"), ("umask", umask)].map(|(k, v)| (k.to_owned(), v.to_owned()));
-            let pmu = Pmu {
-                name: "cpu".into(),
-                kind: 4,
-                cpus: vec![],
-                per_socket: false,
-                format: format.into(),
-                events: Default::default(),
-            };
+            let pmu = Pmu::of_all_cores(&[("event", "config:0-7"), ("umask", umask)]);
             encode(x87, &pmu).map(|e| e.config)
         };
         assert_eq!(encoded("config:8-15,40-47"), Ok(0x100_0000_00c2));

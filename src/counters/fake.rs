@@ -54,7 +54,7 @@ pub struct FakeHandle(u64, i32, u32);
 pub struct FakeRing(Vec<Vec<u8>>);
 
 impl Ring for FakeRing {
-    fn drain(&mut self, take: &mut dyn FnMut(&[u8])) {
+    fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         self.0.drain(..).for_each(|bytes| take(&bytes));
     }
 }

@@ -148,18 +148,9 @@ mod tests {
     use crate::counters::kernel::Reading;
     use crate::counters::tables::{all, for_cpu};
     use std::cell::Cell;
-    use std::collections::BTreeMap;
 
     fn intel() -> Pmu {
-        let format = [("event", "config:0-7"), ("umask", "config:8-15"), ("cmask", "config:24-31")];
-        Pmu {
-            name: "cpu".into(),
-            kind: 4,
-            cpus: vec![],
-            per_socket: false,
-            format: format.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-            events: BTreeMap::new(),
-        }
+        Pmu::of_all_cores(&[("event", "config:0-7"), ("umask", "config:8-15"), ("cmask", "config:24-31")])
     }
 
     fn flops(n: usize) -> Vec<Event> {

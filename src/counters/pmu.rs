@@ -35,6 +35,19 @@ pub fn list(sysfs: &Path) -> Vec<Pmu> {
 }
 
 impl Pmu {
+    /// A PMU of all cores whose encodings have the fields `format` (name, bits), for tests.
+    #[cfg(test)]
+    pub fn of_all_cores(format: &[(&str, &str)]) -> Pmu {
+        Pmu {
+            name: "cpu".into(),
+            kind: 4,
+            cpus: Vec::new(),
+            per_socket: false,
+            format: format.iter().map(|(name, bits)| ((*name).to_owned(), (*bits).to_owned())).collect(),
+            events: BTreeMap::new(),
+        }
+    }
+
     /// Whether this is `family` itself or a box of it, by number (`uncore_imc_3` of `uncore_imc`) or by address
     /// (`arm_dmc620_10008c000` of `arm_dmc620`).
     pub fn is_box_of(&self, family: &str) -> bool {

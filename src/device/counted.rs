@@ -1,6 +1,6 @@
 //! Work of kernels out of the logs of counted runs.
 //!
-//! A counted launch stands for all launches of its kernel and shape: its counts are averaged over the launches counted and multiplied by
+//! A counted launch represents all launches of its kernel and shape: its counts are averaged over the launches counted and multiplied by
 //! the launches of the timed pass.
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +22,7 @@ const MOVES: f64 = 0.05;
 /// Sums of the values of one metric and how many launches they are of.
 type Means = HashMap<String, (f64, u64)>;
 
-/// What was counted, by kernel and shape.
+/// Counts by kernel and shape.
 type Ranges = HashMap<(String, Launched), Means>;
 
 /// Adds the counts in `logs` to the kernels of `devices`, and says why there are none or not all.

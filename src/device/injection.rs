@@ -23,7 +23,7 @@ const DRIVERS: &str = "CUDA_INJECTION64_PATH";
 /// The variable with the folder of logs, which the collector reads.
 pub const LOGS: &str = "RPROF_GPU_LOG";
 
-/// What the collector does.
+/// The collector's task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// Times of kernels and copies.

@@ -1,4 +1,4 @@
-//! GPUs under a program: the collector that goes into it, the logs that it writes, and what these say.
+//! GPUs under a program: the collector that goes into it, the logs that it writes, and how they are read.
 //!
 //! ```text
 //! injection.rs ─▶ the program's environment ─▶ (embedded/collector.rs in the program) ─▶ logs in a folder

@@ -1,4 +1,4 @@
-//! What was refused or lost while the GPU was looked at, as warnings.
+//! Warnings of steps that were refused and records that were lost while a GPU was observed.
 
 use super::log::record::Record;
 use super::log::{Damage, Log};
@@ -138,7 +138,7 @@ pub fn result_name(result: u32) -> String {
     format!("{name} (result {result} of CUPTI)")
 }
 
-/// What to do about a refused step.
+/// The remedy for a refused step.
 pub fn fix(step: u32, result: u32) -> String {
     match (step, result) {
         (_, 24 | 35) => "let all users count (`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d, then reboot), or run \

@@ -52,7 +52,7 @@ pub fn gaps(busy: &[Span]) -> Vec<Span> {
     busy.windows(2).map(|pair| Span { start: pair[0].end, end: pair[1].start }).collect()
 }
 
-/// Splits the gaps between `busy` by what the host did: `waits` are spans in which a thread waited for the GPU, `loading` those in which
+/// Splits the gaps between `busy` by the host's activity: `waits` are spans in which a thread waited for the GPU, `loading` those in which
 /// the driver loaded code. All three are unions.
 pub fn idle(busy: &[Span], waits: &[Span], loading: &[Span]) -> Idle {
     let gaps = gaps(busy);

@@ -14,7 +14,7 @@ const SHAPES: usize = 16;
 /// CUPTI's number for a stream that waits for an event: no thread waits.
 const STREAM_WAITS_FOR_EVENT: u32 = 2;
 
-/// What the logs say of devices, kernels, copies and waiting; `None` where no process got as far as CUPTI. Processes are summed, since
+/// Devices, kernels, copies and waiting from the logs; `None` where no process got as far as CUPTI. Processes are summed, since
 /// they share the GPUs.
 pub fn devices(logs: &[Log], demangled: &dyn Fn(&str) -> String) -> Option<Devices> {
     if logs.is_empty() {
@@ -171,7 +171,7 @@ fn memory(kind: u32) -> MemoryKind {
     }
 }
 
-/// CUPTI's number of what a thread waited on.
+/// CUPTI's number of the thing that a thread waited on.
 fn waited_on(kind: u32) -> &'static str {
     match kind {
         1 => "event",

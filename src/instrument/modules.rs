@@ -29,9 +29,9 @@ pub struct Modules {
 pub struct Watched {
     /// Marker functions: (offset, which).
     pub markers: Vec<(u64, Marker)>,
-    /// What it has of MPI.
+    /// Its functions of MPI.
     pub mpi: MpiSymbols,
-    /// What it has of BLAS.
+    /// Its functions of BLAS.
     pub blas: BlasSymbols,
 }
 

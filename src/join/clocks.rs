@@ -1,9 +1,9 @@
-//! The core clock while a function ran: from probes on its CPUs, and the samples between them.
+//! The core clock while a function ran: from readings on its CPUs, and the samples between them.
 
 use std::collections::BTreeMap;
 
 use super::attributed::AttributedSample;
-use crate::profile::clock;
+use crate::profile::clock::{self, ClockSource};
 use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::run::Warning;
@@ -22,6 +22,7 @@ const NEAR_S: f64 = 0.5;
 pub struct Clocks {
     /// By CPU: seconds since the start of the pass, ascending, and cycles a second.
     seen: BTreeMap<u32, Vec<(f64, f64)>>,
+    source: Option<ClockSource>,
 }
 
 impl Clocks {
@@ -34,7 +35,7 @@ impl Clocks {
         }
         raw.retain(|_, looks| looks.len() >= LOOKS);
         let seen = raw.into_iter().map(|(cpu, looks)| (cpu, middles(&looks))).collect();
-        Clocks { seen }
+        Clocks { seen, source: timed.clock_source }
     }
 
     /// The clock of `cpu` at a time; the mean of all CPUs if the CPU is unknown.
@@ -64,7 +65,11 @@ impl Clocks {
     /// A warning if the cores ran at another clock than while the ceilings were measured.
     pub fn warning(&self, samples: &[AttributedSample], machine: &Machine) -> Option<Warning> {
         let run = self.mean(samples.iter())?;
-        let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(Ceiling::looked_hz);
+        let comparable = |c: &Ceiling| match self.source {
+            Some(ClockSource::SampledCycles) => c.clock_hz,
+            _ => c.reference_clock_hz(),
+        };
+        let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(comparable);
         let (least, most) = of_cores.fold((f64::INFINITY, 0.0_f64), |(a, b), hz| (a.min(hz), b.max(hz)));
         let outside = most > 0.0 && (run < least * (1.0 - TOLD) || run > most * (1.0 + TOLD));
         let ghz = |hz: f64| format!("{:.2}", hz * 1e-9);
@@ -172,5 +177,15 @@ mod tests {
         let slow = "the cores ran at 2.50 GHz, the ceilings were measured at 3.00 to 3.30 GHz";
         assert_eq!(told(2.5).as_deref(), Some(slow));
         assert!(told(3.6).is_some());
+        // Wide vectors lower the clock at which a core works, and not the one that a probe sees.
+        let mut machine = machine;
+        machine.ceilings[0].idle_clock_hz = Some(3.2e9);
+        let told = |source| {
+            let of = |ms: u64| ClockSeen { time_ns: ms * 1_000_000, cpu: 0, hz: 3.0e9 };
+            let clocks = vec![of(0), of(50), of(100)];
+            let timed = TimedEvidence { clocks, clock_source: Some(source), ..TimedEvidence::default() };
+            Clocks::of(&timed).warning(&[sample(0.0, 1.0, Some(0))], &machine).is_some()
+        };
+        assert_eq!([ClockSource::Probes, ClockSource::SampledCycles].map(told), [true, false]);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::machine::products::ProductError;
 
-/// Each is one line: what, to what, what to do.
+/// Each is one line: the operation, its subject, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LayersError {
     /// The file cannot be read.
@@ -21,7 +21,7 @@ pub enum LayersError {
     Table {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// It is no ONNX model, or one that is not understood.
@@ -29,7 +29,7 @@ pub enum LayersError {
     Model {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what helps.
+        /// The fault and its remedy.
         reason: String,
     },
     /// The profile has no products.
@@ -42,7 +42,7 @@ pub enum LayersError {
     Scale {
         /// The batch asked for.
         batch: u64,
-        /// Why not, and what helps.
+        /// The reason and the remedy.
         reason: String,
     },
     /// Nothing is left to predict.

@@ -1,4 +1,4 @@
-//! A network as its layers, and what each takes: the layer model, with every figure measured at the layer's own shape.
+//! A network as its layers, and the time of each: the layer model, with every figure measured at the layer's own shape.
 //!
 //! ```text
 //!  profile.json ─ from_profile ─┐
@@ -55,7 +55,7 @@ pub struct Network {
     pub batch: Option<u64>,
     /// The batch is in shapes and in numbers of calls, by a dimension of a model: only reading it again gives another.
     pub has_fixed_batch: bool,
-    /// What is not predicted, and why.
+    /// Layers that are not predicted, and why.
     pub left_out: Vec<String>,
     /// Paths of the library to measure with; empty: the usual ones.
     pub libraries: Vec<String>,

@@ -27,7 +27,7 @@ pub struct Settings<'s> {
     pub dimension: BatchDimension,
 }
 
-/// What a network takes.
+/// The predicted time of a network.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// In the network's order.
@@ -42,11 +42,11 @@ pub struct Prediction {
     pub batch: Option<u64>,
     /// (batch, seconds of all layers an item), the network's own batch first.
     pub by_batch: Vec<(u64, f64)>,
-    /// What is not predicted.
+    /// Layers that are not predicted.
     pub left_out: Vec<String>,
 }
 
-/// What a layer takes.
+/// The predicted time of a layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LayerPrediction {
     /// Its name.
@@ -67,7 +67,7 @@ pub struct LayerPrediction {
     pub with_larger_batch: Option<f64>,
 }
 
-/// What was measured already.
+/// Times that were measured already.
 struct Measured {
     blas: Option<Blas>,
     /// By shape and footprint.

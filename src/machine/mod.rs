@@ -9,7 +9,7 @@
 //!
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling). `value` is in base units for all its
 //! `threads` together (times: of one event), by the rule of docs/ceilings.md. `clock_hz` is the clock while it ran, measured by a dependent
-//! chain of multiplications right after the kernel; `resting_hz` is the clock some time later, if different. Thread counts: 1, the powers
+//! chain of multiplications right after the kernel; `idle_clock_hz` is the clock some time later, if different. Thread counts: 1, the powers
 //! of two, the cores, the fast CPUs of a hybrid host, all. Ceilings marked † are measured only at 1 and the highest count, those marked ‡
 //! only at 1.
 //!

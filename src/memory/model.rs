@@ -20,7 +20,7 @@ use crate::memory::attribution::data::DataSamples;
 use crate::memory::attribution::interleave::{Interleaver, Part};
 use crate::memory::attribution::owners::{Owners, Place};
 use crate::memory::attribution::pages::TouchedPages;
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::attribution::weights::{by_warm_up, split, weight, weights};
 use crate::memory::caches::geometry::{Geometry, LINE_BYTES};
 use crate::memory::caches::line::{Line, Owner, PAGE_SHIFT};
@@ -192,17 +192,17 @@ impl CacheModel {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
                 self.pages.note(owner, place.space, access);
-                let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
+                let from_memory = |stratum, address| note(&mut self.data, owner, stratum, part.process, address);
                 play(&mut self.full, &mut self.owners, (place, owner), access, Some(0), |_| true, from_memory);
             }
             return;
         };
         hierarchy.add_core(place.core);
         hierarchy.tallies.open(match part.phase {
-            Phase::Opening => Book::Plain,
-            Phase::Measuring => Book::Sample,
-            Phase::Warming => Book::Warming,
-            Phase::Pause => Book::Nothing,
+            Phase::Opening => Stratum::Plain,
+            Phase::Measuring => Stratum::Sample,
+            Phase::Warming => Stratum::Warming,
+            Phase::Pause => Stratum::Nothing,
         });
         let one_in = if part.selected { classes.count() } else { 1 };
         let accesses = weights(part.accesses, one_in);
@@ -228,14 +228,14 @@ impl CacheModel {
                 if counted && !place.shares_book {
                     control.meet(part.thread, owner, self.full.tallies.plain_of(owner));
                 }
-                for (book, access) in by_warm_up(access, warm_up.saturating_sub(before)).into_iter().flatten() {
-                    self.full.tallies.open(book);
+                for (stratum, access) in by_warm_up(access, warm_up.saturating_sub(before)).into_iter().flatten() {
+                    self.full.tallies.open(stratum);
                     play(&mut self.full, &mut self.owners, (place, owner), &access, Some(0), |_| true, |_, _| ());
                 }
                 before += weight(access, 1);
             }
             let admit = |line| classes.of(line) == 0;
-            let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
+            let from_memory = |stratum, address| note(&mut self.data, owner, stratum, part.process, address);
             hierarchy.tallies.note_apart(counted);
             hierarchy.tallies.of(owner).visited += match u64::from(access.bytes) {
                 ..=LINE_BYTES => u64::from(moved && admit(Line::of(access.address, place.space))),
@@ -364,9 +364,9 @@ fn set_growing(list: &mut Vec<bool>, at: usize, value: bool) {
 }
 
 #[inline]
-fn note(data: &mut Option<DataSamples>, owner: Owner, book: Book, process: u32, address: u64) {
+fn note(data: &mut Option<DataSamples>, owner: Owner, stratum: Stratum, process: u32, address: u64) {
     if let Some(data) = data {
-        data.note(owner, book, process, address);
+        data.note(owner, stratum, process, address);
     }
 }
 

@@ -100,8 +100,8 @@ pub struct Ceiling {
     /// Core clock while it ran, in hertz.
     pub clock_hz: Option<f64>,
     /// The core's clock about 50 µs later, if it differs by then: wide vectors lower the clock of many CPUs, and some of these
-    /// raise it again that soon. A look at the clock between such work sees this value.
-    pub resting_hz: Option<f64>,
+    /// raise it again that soon. A probe between two stretches of such work sees this value.
+    pub idle_clock_hz: Option<f64>,
     /// The relative interval: distance of the median and of the best round from the value, at least the minimum for ceilings of its kind.
     pub spread: Option<f64>,
     /// How far it can be trusted.
@@ -123,7 +123,7 @@ impl Ceiling {
             unit: unit.into(),
             threads,
             clock_hz: None,
-            resting_hz: None,
+            idle_clock_hz: None,
             spread: None,
             quality: Quality::Missing(Missing::Host),
             how: How::Measured,
@@ -148,17 +148,17 @@ impl Ceiling {
         self.quality == Quality::Reproduced
     }
 
-    /// Clock while running divided by the clock that looks see: below 1 only where wide vectors reduce the frequency.
-    pub fn lowering(&self) -> f64 {
+    /// Clock while running divided by the reference clock: below 1 only where wide vectors reduce the frequency.
+    pub fn license_ratio(&self) -> f64 {
         self.clock_hz
-            .zip(self.looked_hz())
+            .zip(self.reference_clock_hz())
             .filter(|(_, looked)| *looked > 0.0)
             .map_or(1.0, |(own, looked)| own / looked)
     }
 
-    /// The clock that a look at the core sees that does such work.
-    pub fn looked_hz(&self) -> Option<f64> {
-        self.resting_hz.or(self.clock_hz)
+    /// The clock that a probe sees between two stretches of such work.
+    pub fn reference_clock_hz(&self) -> Option<f64> {
+        self.idle_clock_hz.or(self.clock_hz)
     }
 
     /// Whether it is ceiling `id` at `threads`.
@@ -189,8 +189,9 @@ struct Recorded {
     unit: String,
     threads: u32,
     clock_hz: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    resting_hz: Option<f64>,
+    /// `resting_hz` in older files.
+    #[serde(default, alias = "resting_hz", skip_serializing_if = "Option::is_none")]
+    idle_clock_hz: Option<f64>,
     spread: Option<f64>,
     /// Whether it is reproduced; files of schema 1 have this field alone.
     settled: bool,
@@ -213,18 +214,18 @@ impl From<Recorded> for Ceiling {
             (Some(_), true) => Quality::Reproduced,
             (Some(_), false) => Quality::Noisy,
         };
-        let Recorded { id, value, unit, threads, clock_hz, resting_hz, spread, how, reason, device, .. } = of;
+        let Recorded { id, value, unit, threads, clock_hz, idle_clock_hz, spread, how, reason, device, .. } = of;
         let quality = of.quality.unwrap_or(of_schema_1);
-        Ceiling { id, value, unit, threads, clock_hz, resting_hz, spread, quality, how, reason, device }
+        Ceiling { id, value, unit, threads, clock_hz, idle_clock_hz, spread, quality, how, reason, device }
     }
 }
 
 impl From<Ceiling> for Recorded {
     fn from(of: Ceiling) -> Self {
         let settled = of.is_reproduced();
-        let Ceiling { id, value, unit, threads, clock_hz, resting_hz, spread, quality, how, reason, device } = of;
+        let Ceiling { id, value, unit, threads, clock_hz, idle_clock_hz, spread, quality, how, reason, device } = of;
         let quality = Some(quality);
-        Recorded { id, value, unit, threads, clock_hz, resting_hz, spread, settled, quality, how, reason, device }
+        Recorded { id, value, unit, threads, clock_hz, idle_clock_hz, spread, settled, quality, how, reason, device }
     }
 }
 
@@ -241,6 +242,11 @@ mod tests {
             );
             serde_json::from_str(&text).expect("a ceiling of schema 1")
         };
+        let with_two_clocks = r#"{"id":"dp.fma.512","value":1.0,"unit":"flop/s","threads":1,"clock_hz":3e9,"resting_hz":3.5e9,"spread":0.01,
+            "settled":true,"how":"measured","reason":null}"#;
+        let older: Ceiling =
+            serde_json::from_str(with_two_clocks).expect("a ceiling with its older name of the second clock");
+        assert_eq!((older.idle_clock_hz, older.reference_clock_hz()), (Some(3.5e9), Some(3.5e9)));
         assert_eq!(read("1.0", true).quality, Quality::Reproduced);
         assert_eq!(read("1.0", false).quality, Quality::Noisy);
         assert_eq!(read("null", false).quality, Quality::Missing(Missing::Host));

@@ -3,7 +3,20 @@
 //! Work of a core by itself, and with its own caches, takes a fixed number of cycles; the number of cycles per second varies with
 //! the neighbours and the temperature (docs/conventions.md, Ceilings).
 
+use serde::{Deserialize, Serialize};
+
 use super::machine::Ceiling;
+
+/// How the CPUs' clocks were seen while a program ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockSource {
+    /// By short probes on its CPUs. Where wide vectors lower the clock, a probe sees it after it has risen again, as
+    /// [`Ceiling::reference_clock_hz`] did.
+    Probes,
+    /// From the cycles between two samples of the program: the clock at which it worked.
+    SampledCycles,
+}
 
 /// The id of the same ceiling on all CPUs: without the prefix for a subset of them.
 pub fn of_all_cpus(id: &str) -> &str {
@@ -42,11 +55,11 @@ pub fn follows(id: &str) -> bool {
     !shared.iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// `value` of `ceiling` with the core at the clock that looks saw, `looked_hz`; unchanged where it does not follow the clock, or
-/// where the clock that looks saw during its own measurement is not known.
-pub fn value_at(ceiling: &Ceiling, value: f64, looked_hz: f64) -> f64 {
-    match ceiling.looked_hz().filter(|own| *own > 0.0 && looked_hz > 0.0 && follows(&ceiling.id)) {
-        Some(own) => scaled(&ceiling.unit, value, looked_hz / own),
+/// `value` of `ceiling` with the core at this reference clock; unchanged where it does not follow the clock, or where the reference clock
+/// of its own measurement is not known.
+pub fn value_at(ceiling: &Ceiling, value: f64, reference_clock_hz: f64) -> f64 {
+    match ceiling.reference_clock_hz().filter(|own| *own > 0.0 && reference_clock_hz > 0.0 && follows(&ceiling.id)) {
+        Some(own) => scaled(&ceiling.unit, value, reference_clock_hz / own),
         None => value,
     }
 }
@@ -86,7 +99,7 @@ mod tests {
     #[test]
     fn looks_are_compared_with_looks() {
         // Wide vectors at 3.8 GHz; a look comes too late to see that, here as in the run.
-        let wide = Ceiling { resting_hz: Some(4.2e9), ..at("dp.fma.512", "flop/s", Some(3.8e9)) };
+        let wide = Ceiling { idle_clock_hz: Some(4.2e9), ..at("dp.fma.512", "flop/s", Some(3.8e9)) };
         assert_eq!(value_at(&wide, 8.0, 4.2e9), 8.0);
         assert_eq!(value_at(&wide, 8.0, 2.1e9), 4.0);
     }

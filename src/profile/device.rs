@@ -1,4 +1,4 @@
-//! What the GPUs did in a run: kernels, copies, waiting.
+//! The activity of GPUs in a run: kernels, copies, waiting.
 //!
 //! Times are of the timed pass, from the GPU's own records. Counts are of a counted run of its own, where that is permitted.
 
@@ -19,13 +19,13 @@ pub struct Devices {
     pub kernels: Vec<Kernel>,
     /// Copies and fills by descending time, one entry for each direction and pair of kinds of memory.
     pub copies: Vec<Copies>,
-    /// What the host waited for.
+    /// Waiting of the host.
     pub waits: Vec<Wait>,
-    /// What limits these figures.
+    /// Limits of these figures.
     pub warnings: Vec<Warning>,
     /// Why there are no counts, if there are none.
     pub uncounted: Option<Uncounted>,
-    /// What the model says of the whole program, by descending seconds; empty until the model ran.
+    /// The model's findings on the whole program, by descending seconds; empty until the model ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -45,7 +45,7 @@ pub struct Device {
     pub idle: Idle,
 }
 
-/// Time within the span in which nothing ran on the GPU, by what the host did meanwhile. Seconds.
+/// Time within the span in which nothing ran on the GPU, by the host's activity meanwhile. Seconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Idle {
     /// Gaps below 20 µs: the next launch came late (launch-bound).
@@ -141,7 +141,7 @@ pub struct Counts {
     pub dram_read: Option<f64>,
     /// Bytes written to DRAM.
     pub dram_write: Option<f64>,
-    /// Bytes that L2 served to the multiprocessors: a lower bound of what these received.
+    /// Bytes that L2 served to the multiprocessors: a lower bound of the bytes that these received.
     pub l2: Option<f64>,
     /// Bytes between multiprocessor and L1; `None` for code that copies past it (TMA).
     pub l1: Option<f64>,
@@ -269,7 +269,7 @@ impl MemoryKind {
     }
 }
 
-/// Waiting of host threads for the GPU, by what they called.
+/// Waiting of host threads for the GPU, by the function called.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Wait {
     /// `event`, `stream-event`, `stream`, `context`.
@@ -285,6 +285,6 @@ pub struct Wait {
 pub struct Uncounted {
     /// The reason.
     pub reason: String,
-    /// What to do.
+    /// Advice.
     pub fix: String,
 }

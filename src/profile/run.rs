@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::clock::ClockSource;
 use super::counters::Counter;
 use super::pages::Pages;
 use super::prefetch::Affinity;
@@ -98,6 +99,9 @@ pub struct Pass {
     /// Timed pass: seconds in which threads that could run were kept off their CPUs / seconds in which they could run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_off_share: Option<f64>,
+    /// Timed pass: how `functions[].clock_hz` was seen; `None`: it was not, or an older rprof saw it by probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_source: Option<ClockSource>,
     /// Counted pass: share of its CPU time in code that was not counted.
     #[serde(default)]
     pub uncounted_share: Option<f64>,

@@ -33,7 +33,7 @@ fn threads(blas: &Blas) -> u32 {
     blas.threads.unwrap_or(1)
 }
 
-/// The shape, or what is in its place.
+/// The shape, or its replacement.
 fn shape(shape: Option<&Dimensions>) -> String {
     shape.map_or_else(|| "other shapes".into(), Dimensions::to_string)
 }
@@ -82,7 +82,7 @@ fn place(p: &ProductCalls) -> String {
     name::place(p.file.as_deref(), p.line).unwrap_or_else(|| format!("{}+{}", p.module, p.site))
 }
 
-/// What better shapes would change, each shape once.
+/// The gains of better shapes, each shape once.
 fn advice(profile: &Profile, blas: &Blas, elapsed: Option<f64>) -> Vec<String> {
     let mut shapes: Vec<&Dimensions> = Vec::new();
     let mut all = Vec::new();

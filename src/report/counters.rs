@@ -45,7 +45,7 @@ pub fn of_program(profile: &Profile) -> Vec<String> {
     std::iter::once("hardware counters:".to_owned()).chain(lines).chain(told(&missing)).collect()
 }
 
-/// Controller cycles that a read of 64 bytes stood in the queue: entries summed over cycles / reads (Little).
+/// Controller cycles that a read of 64 bytes was in the queue: entries summed over cycles / reads (Little).
 fn waited(counter: &Counter, all: &[Counter]) -> Option<f64> {
     const LINE: f64 = 64.0;
     let is_reads = |c: &&Counter| c.role == "dram_read_lines" && c.pmu == counter.pmu && c.unit == "byte";

@@ -78,7 +78,7 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     if told.is_empty() { out } else { format!("{out}\n{}", list(told)) }
 }
 
-/// What the busiest GPU did, and what holds its largest kernel, in a sentence; `None` where no GPU was used.
+/// The busiest GPU's use and the class of its largest kernel, in a sentence; `None` where no GPU was used.
 pub fn verdict(profile: &Profile) -> Option<String> {
     let devices = profile.devices.as_ref()?;
     let device =
@@ -278,7 +278,7 @@ fn holding(k: &Kernel) -> String {
     format!("{}{place}{next}{rates}{launch}", a.class)
 }
 
-/// Sentences with the seconds that they save, without what a line below says once for all kernels.
+/// Sentences with the seconds that they save, without those that a line below has once for all kernels.
 fn advice_of(devices: &Devices, k: &Kernel) -> Vec<String> {
     let Some(a) = &k.analysis else { return Vec::new() };
     let said_once = a.class == "unknown" && k.counts.is_none() && devices.uncounted.is_some();
@@ -295,7 +295,7 @@ fn findings(devices: &Devices) -> Vec<String> {
     devices.findings.iter().map(line).map(|text| name::printable(&text)).collect()
 }
 
-/// What was not measured, and what limits the figures.
+/// Figures that were not measured, and limits of the others.
 fn doubts(devices: &Devices) -> Vec<String> {
     let some = devices.kernels.iter().filter(|k| k.counts.is_none()).count();
     let uncounted = devices.uncounted.as_ref().filter(|_| some > 0).map(|why| {

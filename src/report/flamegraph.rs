@@ -20,7 +20,7 @@ use super::name::{self, printable};
 use super::number::{percent, seconds};
 use super::{palette, stacks};
 
-/// What the widths of frames mean.
+/// The meaning of the widths of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Flames {
     /// CPU time.
@@ -162,7 +162,7 @@ fn compared(old: &Profile, new: &Profile, least: f64, width: usize) -> Result<St
     Ok(legend::below(&picture, &of_differences(both.values())))
 }
 
-/// What the colours of a comparison mean: the seconds that stacks took longer and shorter than before, and the difference that has the
+/// The legend of a comparison's colours: the seconds that stacks took longer and shorter than before, and the difference that has the
 /// full colour.
 fn of_differences<'a>(stacks: impl Iterator<Item = &'a (f64, f64)>) -> Vec<legend::Entry> {
     let (mut longer, mut shorter, mut greatest) = (0.0, 0.0, 0.0f64);

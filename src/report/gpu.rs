@@ -7,7 +7,7 @@ use super::wrap;
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Ceiling, Quality};
 
-/// What a GPU is, and a line for each of its ceilings: value, interval, clock.
+/// A GPU's properties, and a line for each of its ceilings: value, interval, clock.
 pub fn text(gpu: &Gpu, width: usize) -> String {
     let mut out = facts(gpu, width);
     out.push('\n');

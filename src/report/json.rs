@@ -20,7 +20,7 @@ use super::schema;
 /// naming the first field that is missing or of another type.
 pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
-    // The quick way takes what is as it should be; the other one finds the field that is not.
+    // The quick way reads valid files; the other one finds the field that is not valid.
     let mut profile = match quick(&text) {
         Some(profile) => profile,
         None => thorough(path, &text)?,

@@ -330,8 +330,8 @@ fn key_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::SCHEMA;
     use crate::profile::run::Thread;
-    use crate::profile::{Machine, Run, SCHEMA};
 
     fn profile(time_s: f64, flops: Option<u64>) -> Profile {
         let total = |t| Flops { total: t, dp: t, ..Flops::default() };
@@ -345,22 +345,7 @@ mod tests {
             team: Some(1),
             ..Function::default()
         };
-        Profile {
-            schema: SCHEMA.into(),
-            model_version: 1,
-            run: Run::default(),
-            machine: Machine::default(),
-            frames: vec![],
-            stacks: vec![],
-            samples: vec![],
-            functions: vec![function],
-            regions: vec![],
-            devices: None,
-            mpi: None,
-            blas: None,
-            network: None,
-            mpi_calls: None,
-        }
+        Profile { schema: SCHEMA.into(), model_version: 1, functions: vec![function], ..Profile::default() }
     }
 
     fn rank(n: u32, mut profile: Profile) -> Profile {

@@ -1,4 +1,4 @@
-//! How far an experiment can be trusted, in one line: samples, load, clock, what was counted, what was not measured.
+//! How far an experiment can be trusted, in one line: samples, load, clock, counts, and figures that are missing.
 
 use crate::profile::{Function, Profile};
 

@@ -1,4 +1,4 @@
-//! One sentence on the program: where its time goes, what holds it there, what a change would save.
+//! One sentence on the program: where its time goes, the ceiling that holds it there, the saving of a change.
 //!
 //! ```text
 //! a GPU works, or much of the time is in MPI, waiting or in the kernel ─▶ about that

@@ -45,7 +45,7 @@ pub struct View {
     pub precision: Precision,
     /// How much the text report says.
     pub extent: Extent,
-    /// What the widths of a flame graph mean.
+    /// The meaning of the widths of a flame graph.
     pub flames: Flames,
     /// The profile as the user names it, for commands that the report suggests.
     pub source: String,

@@ -2,7 +2,7 @@
 
 use crate::profile::account::Cause;
 
-/// The class as what holds a function: `memory bandwidth`. An unknown name is its own word.
+/// The class in words: `memory bandwidth`. An unknown name is its own word.
 pub fn class(name: &str) -> &str {
     match name {
         "dram-bandwidth" => "memory bandwidth",
@@ -34,7 +34,7 @@ pub fn class(name: &str) -> &str {
     }
 }
 
-/// The cause of time as what holds a function.
+/// The cause of time in words.
 pub fn cause(cause: Cause) -> &'static str {
     match cause {
         Cause::Base => "the number of instructions",
@@ -52,7 +52,7 @@ pub fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// What removes a deficiency: `vectorising it`. An unknown name is its own word.
+/// The removal of a deficiency in words: `vectorising it`. An unknown name is its own word.
 pub fn removal(name: &str) -> &str {
     match name {
         "threads" => "using all CPUs",
@@ -86,7 +86,7 @@ pub fn removal(name: &str) -> &str {
     }
 }
 
-/// What removes several at once.
+/// The removal of several at once in words.
 pub fn removals(names: &[String]) -> String {
     names.iter().map(|name| removal(name)).collect::<Vec<_>>().join(" with ")
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::profile::clock;
+use crate::profile::clock::{self, ClockSource};
 use crate::profile::{Ceiling, Function, Machine, Run};
 
 use super::controllers;
@@ -57,10 +57,12 @@ pub struct Ceilings<'a> {
     /// Balance of the memory controllers during the run; `None` where they were not measured or were even.
     balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<Listed<'a>>>,
-    /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
+    /// By width of its registers: the highest reference clock while a ceiling was measured.
     fastest: HashMap<Width, f64>,
-    /// By register width: clock under such arithmetic divided by the clock that looks see, where it is below 1.
+    /// By register width: clock under such arithmetic divided by the reference clock, where it is below 1.
     lowered: HashMap<Width, f64>,
+    /// The functions' clocks are those at which they worked, not reference clocks.
+    at_work: bool,
 }
 
 impl<'a> Ceilings<'a> {
@@ -71,7 +73,7 @@ impl<'a> Ceilings<'a> {
         for ceiling in &machine.ceilings {
             let width = width_of(&ceiling.id, machine);
             let hz = fastest.entry(width).or_default();
-            *hz = hz.max(ceiling.looked_hz().unwrap_or(0.0));
+            *hz = hz.max(ceiling.reference_clock_hz().unwrap_or(0.0));
             if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
                 by_id.entry(&*ceiling.id).or_default().push(Listed { ceiling, value, width });
             }
@@ -79,15 +81,16 @@ impl<'a> Ceilings<'a> {
         let lowering = |width: Width| {
             let ids = ["fma", "add"].map(|op| format!("dp.{op}.{}", width.name()));
             let of = ids.iter().find_map(|id| by_id.get(id.as_str())?.iter().min_by_key(|l| l.ceiling.threads))?;
-            Some((width, of.ceiling.lowering())).filter(|(_, factor)| *factor < 1.0)
+            Some((width, of.ceiling.license_ratio())).filter(|(_, factor)| *factor < 1.0)
         };
         let lowered = [Width::W256, Width::W512].into_iter().filter_map(lowering).collect();
-        Ceilings { machine, balance: None, by_id, fastest, lowered }
+        Ceilings { machine, balance: None, by_id, fastest, lowered, at_work: false }
     }
 
-    /// The ceilings with the balance of the memory controllers during a run.
+    /// The ceilings with the balance of the memory controllers during a run, and the source of its clocks.
     pub fn during(self, run: &Run) -> Self {
-        Ceilings { balance: controllers::uneven(&run.counters), ..self }
+        let at_work = run.passes.iter().any(|pass| pass.clock_source == Some(ClockSource::SampledCycles));
+        Ceilings { balance: controllers::uneven(&run.counters), at_work, ..self }
     }
 }
 
@@ -103,11 +106,11 @@ pub struct Host<'a> {
 /// The core's clock while a function ran.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
-    /// The clock that looks saw.
-    looked_hz: f64,
+    /// The reference clock: a probe between two stretches of its work sees it, or would have seen it.
+    reference_clock_hz: f64,
     /// The widest registers computed with: wider ones may lower it.
     widest: Width,
-    /// Factor by which the function's own registers lowered the clock, relative to `looked_hz`.
+    /// Factor by which the function's own registers lowered the clock, relative to `reference_clock_hz`.
     lowered: f64,
 }
 
@@ -132,7 +135,9 @@ impl<'a> Host<'a> {
         let lowered =
             self.ceilings.lowered.iter().filter(|(width, _)| of_width(**width) * KEEPS_LOWERED >= slots.max(1));
         let lowered = lowered.map(|(_, factor)| *factor).fold(1.0, f64::min);
-        let clock = function.clock_hz.map(|looked_hz| Clock { looked_hz, widest, lowered });
+        // clock at work = reference clock · lowered
+        let already = if self.ceilings.at_work { lowered } else { 1.0 };
+        let clock = function.clock_hz.map(|hz| Clock { reference_clock_hz: hz / already, widest, lowered });
         let host = Host { clock, of_fma: None, ..self };
         Host { of_fma: Some(host.useful_width(FpOp::Fma, Precision::Dp)), ..host }
     }
@@ -165,18 +170,18 @@ impl<'a> Host<'a> {
     /// The value of a ceiling at the clock of the run.
     fn clocked(&self, listed: &Listed<'a>) -> f64 {
         let Some(hz) = self.clock_for(listed.width) else { return listed.value };
-        clock::value_at(listed.ceiling, listed.value, hz * self.lowering(listed.ceiling))
+        clock::value_at(listed.ceiling, listed.value, hz * self.license_ratio(listed.ceiling))
     }
 
     /// Frequency reduction to apply to `ceiling`, beyond the one that it was already measured with.
-    fn lowering(&self, ceiling: &Ceiling) -> f64 {
-        self.clock.map_or(1.0, |clock| (clock.lowered / ceiling.lowering()).min(1.0))
+    fn license_ratio(&self, ceiling: &Ceiling) -> f64 {
+        self.clock.map_or(1.0, |clock| (clock.lowered / ceiling.license_ratio()).min(1.0))
     }
 
-    /// The clock that looks would have seen in the run during work on registers of `width`. If these are wider than those that
-    /// the function used, the clock is at most the highest that looks saw with such registers.
+    /// The reference clock that the run would have had during work on registers of `width`. If these are wider than those that
+    /// the function used, the clock is at most the highest reference clock with such registers.
     fn clock_for(&self, width: Width) -> Option<f64> {
-        let Clock { looked_hz: hz, widest, .. } = self.clock?;
+        let Clock { reference_clock_hz: hz, widest, .. } = self.clock?;
         let limit = self.ceilings.fastest.get(&width).filter(|fastest| width > widest && **fastest > 0.0);
         Some(limit.map_or(hz, |fastest| hz.min(*fastest)))
     }
@@ -201,7 +206,7 @@ impl<'a> Host<'a> {
     pub fn clock(&self, id: &str) -> Option<f64> {
         let Listed { ceiling, width, .. } = *self.listed(id).iter().min_by_key(|l| l.ceiling.threads)?;
         let measured = ceiling.clock_hz?;
-        Some(self.clock_for(width).map_or(measured, |hz| hz * ceiling.lowering() * self.lowering(ceiling)))
+        Some(self.clock_for(width).map_or(measured, |hz| hz * ceiling.license_ratio() * self.license_ratio(ceiling)))
     }
 
     /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by
@@ -430,7 +435,7 @@ mod tests {
         assert_eq!(at(3.6, Width::Scalar), ([72.0, 400.0, 800.0, 100.0], 400.0), "wide registers never did");
         // Looks come too late to see how wide vectors lower the clock; the core's other work slows down, too.
         let mut machine = machine.clone();
-        machine.ceilings[1].resting_hz = Some(3.0e9);
+        machine.ceilings[1].idle_clock_hz = Some(3.0e9);
         let ceilings = Ceilings::of(&machine);
         let beside = |slots| {
             let work = Some(Work { mix: vec![add(Width::W512)], issue_slots: slots, ..Work::default() });
@@ -441,6 +446,17 @@ mod tests {
         };
         assert_eq!(beside(512), [50.0, 400.0, 100.0]);
         assert_eq!(beside(100_000), [60.0, 400.0, 100.0], "too rarely");
+        // Cycles between samples have that in them: the clock that they tell is not lowered once more.
+        let pass = serde_json::json!({"kind": "timed", "source": "perf:cycles", "wall_s": 1.0, "cpu_s": 1.0,
+            "clock_source": "sampled_cycles"});
+        let run = Run { passes: vec![serde_json::from_value(pass).expect("a pass")], ..Run::default() };
+        let sampled = Ceilings::of(&machine).during(&run);
+        let work = Some(Work { mix: vec![add(Width::W512)], issue_slots: 512, ..Work::default() });
+        let function = Function { clock_hz: Some(2.5e9), work, ..Function::default() };
+        let host = Host::new(&sampled).of(&function);
+        let at_work = ["dp.add.scalar", "dp.add.512", "dram.read"]
+            .map(|id| (host.peek(id, 1, Scaling::PerCore).unwrap() * 1e-8).round());
+        assert_eq!(at_work, beside(512), "2.5 GHz at work is 3.0 GHz between stretches of it");
         let function = Function { clock_hz: Some(1.5e9), ..Function::default() };
         let latency = Host::new(&ceilings).of(&function).latency("lat.l2", &mut Trace::default());
         assert_eq!(latency, Some(8e-9));

@@ -44,22 +44,8 @@ mod tests {
             ..Function::default()
         };
         let sample = |t_s| ProfileSample { t_s, weight_s: 0.01, thread: 0, stack: None, waiting: false };
-        let profile = |samples| Profile {
-            schema: String::new(),
-            model_version: 0,
-            run: Default::default(),
-            machine: Default::default(),
-            frames: vec![],
-            stacks: vec![],
-            samples,
-            functions: vec![of(1, 1.0, 0.5), of(2, 1.5, 0.0)],
-            regions: vec![],
-            devices: None,
-            mpi: None,
-            blas: None,
-            network: None,
-            mpi_calls: None,
-        };
+        let functions = vec![of(1, 1.0, 0.5), of(2, 1.5, 0.0)];
+        let profile = |samples| Profile { samples, functions: functions.clone(), ..Profile::default() };
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
         let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");
         assert!((used.used - 1.5).abs() < 1e-9 && used.allowed == 4, "{used:?}");

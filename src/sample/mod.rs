@@ -92,7 +92,7 @@ impl Default for SampleOptions {
 /// The sampler to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sampler {
-    /// perf if allowed, else ptrace, else none; a warning says what is missing.
+    /// perf if allowed, else ptrace, else none; a warning names the missing right.
     #[default]
     Best,
     /// perf or failure.
@@ -157,6 +157,14 @@ impl Armed {
         match &self.how {
             How::Perf(armed) => armed.frequency_hz(),
             How::Ptrace(_) => self.options.highest_hz(),
+        }
+    }
+
+    /// Whether the clocks of the program's CPUs follow from the samples, so that nothing else needs to measure them.
+    pub fn tells_clocks(&self) -> bool {
+        match &self.how {
+            How::Perf(armed) => armed.tells_clocks(),
+            How::Ptrace(_) => false,
         }
     }
 

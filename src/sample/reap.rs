@@ -48,7 +48,7 @@ pub(super) fn try_reap(pid: Pid) -> io::Result<Option<Reaped>> {
 }
 
 impl Reaped {
-    /// From what a tracer saw of it, which does not tell user from system time.
+    /// As a tracer saw it, which cannot distinguish user from system time.
     pub fn seen(status: i32, cpu_s: f64) -> Reaped {
         Reaped { status: ExitStatus::from_raw(status), cpu_s, user_s: cpu_s, page_faults: None }
     }

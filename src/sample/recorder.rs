@@ -260,6 +260,7 @@ impl Recorder {
             mappings: self.mappings,
             placements: Vec::new(),
             clocks: Vec::new(),
+            clock_source: None,
             page_faults: ending.page_faults,
             part: None,
             blocked_missing: ending.blocked_missing,

@@ -60,7 +60,7 @@ impl ThreadFiles {
     }
 }
 
-/// Where a blocked thread entered the kernel, and for what.
+/// Where a blocked thread entered the kernel, and its system call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockedAt {
     /// Instruction and stack pointer.

@@ -40,7 +40,7 @@ impl Threads {
         self.start(pid, tid, now_s)
     }
 
-    /// A thread was created. Its name is its creator's until it gets one. What a worker of the kernel does is done for the first
+    /// A thread was created. Its name is its creator's until it gets one. Work of a kernel worker is done for the first
     /// thread of its process.
     pub fn start(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         if let Some(&first) = self.alive.get(&pid)

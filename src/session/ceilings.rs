@@ -60,7 +60,7 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
 }
 
 /// The ceilings for a rank of a job: those of its whole host, measured by the first of the host's ranks while the others wait, and kept
-/// in the job's folder. What a rank may use of the host is the number of its CPUs.
+/// in the job's folder. A rank's part of the host is the number of its CPUs.
 pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     let shared = folder.path().parent().map(|base| base.join(format!("machine-{}.json", host_name())));
     let file =
@@ -92,14 +92,14 @@ pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Wa
     of_host.machine
 }
 
-/// What the ranks of a host share.
+/// Data that the ranks of a host share.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct OfHost {
     machine: Machine,
     warnings: Vec<Warning>,
 }
 
-/// The host's name with the first digits of what identifies its boot: hosts may have equal names.
+/// The host's name with the first digits of its boot id: hosts may have equal names.
 fn host_name() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let boot = read("/proc/sys/kernel/random/boot_id");
@@ -193,7 +193,7 @@ impl Teller {
         Teller { notices: notices.clone(), announcement, spinner: None, warnings: Vec::new() }
     }
 
-    /// What was doubted.
+    /// The doubts.
     pub fn into_warnings(self) -> Vec<Warning> {
         self.warnings
     }

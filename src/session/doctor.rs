@@ -1,4 +1,4 @@
-//! `rprof doctor`: what the CPU's side offers, and what a GPU needs.
+//! `rprof doctor`: the possibilities of the CPU's side, and the needs of a GPU.
 
 use std::path::Path;
 

@@ -33,7 +33,7 @@ pub struct Evidence {
     pub replayed: Option<ReplayedEvidence>,
     /// Hardware counters of the timed pass.
     pub counters: Option<CounterEvidence>,
-    /// What the GPUs did.
+    /// The activity of GPUs.
     pub gpu: Seen,
     /// Why there is no counted pass.
     pub no_counts: Option<String>,
@@ -54,7 +54,7 @@ impl Evidence {
         self.no_counts = Some(reason);
     }
 
-    /// Takes the result of a single pass: samples of all of it, and what its windows met, extended to the whole run.
+    /// Takes the result of a single pass: samples of all of it, and the counts of its windows, extended to the whole run.
     pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine) {
         let Visited { counted, windows, refused, off } = visited;
         self.warnings.extend(refused.iter().map(|refused| {

@@ -80,14 +80,14 @@ impl Tracing {
         self.0.as_ref().map_or(&[], Injection::variables)
     }
 
-    /// What was seen.
+    /// The records seen.
     pub fn finish(self) -> Seen {
         let timed = self.0.as_ref().map(Injection::logs).unwrap_or_default();
         Seen { timed, _injection: self.0, ..Seen::default() }
     }
 }
 
-/// What a counted run needs of the timed one.
+/// Facts of the timed run that a counted one needs.
 pub struct First<'a> {
     /// The program.
     pub program: &'a Program,
@@ -191,7 +191,7 @@ fn uncountable(machine: &Machine) -> Option<Uncounted> {
     doctor::uncountable(machine.gpus.first().map_or(0, |gpu| gpu.driver))
 }
 
-/// What the GPUs did, for the profile.
+/// The GPUs' part of the profile.
 pub fn devices(seen: &Seen) -> Option<Devices> {
     let demangled = |symbol: &str| demangle::demangle(symbol, demangle::Dialect::default());
     let mut devices = device::devices(&seen.timed, &seen.counted, &demangled)?;

@@ -70,7 +70,7 @@ impl Launching<'_> {
         self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// Whether this launch belongs to `known`, and what `job.json` says with it. `None`: it is another job.
+    /// Whether this launch belongs to `known`, and `job.json` with it. `None`: it is another job.
     fn joins(&self, known: &JobFile) -> Option<JobFile> {
         let launch = self.launch();
         if known.launches.iter().any(|known| known.is(&launch)) {
@@ -89,7 +89,7 @@ impl Launching<'_> {
     }
 }
 
-/// Makes the folder of a rank in that of its job. What another job left in the job's folder is set aside as a whole; a timed and a
+/// Makes the folder of a rank in that of its job. Files of another job in the job's folder are set aside as a whole; a timed and a
 /// counted launch of the same program share it. `needed`: files that must stay where they are.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub fn rank_folder(
         ranks: launching.rank.ranks,
         command: launching.command(),
     });
-    // A rank's script starts another program: what the job has so far is that of the program before.
+    // A rank's script starts another program: the job's files so far are those of the program before.
     let started = launching.launch();
     if let Some(launch) = file.launches.iter_mut().find(|launch| launch.is(&started))
         && launch.finished.remove(&launching.rank.rank)

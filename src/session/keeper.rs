@@ -36,7 +36,7 @@ pub fn apart(work: impl FnOnce() -> u8) -> ExitCode {
                 std::process::exit(FAILED.into());
             }
             let code = work();
-            // Whoever reads them may be gone.
+            // Their reader may be gone.
             let _ = (stdout().flush(), stderr().flush());
             std::process::exit(code.into());
         }

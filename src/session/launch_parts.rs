@@ -57,10 +57,10 @@ fn not_joined(other: Passes, reason: &str) -> Warning {
     )
 }
 
-/// Removes what was kept in a rank's folder: both launches are joined, and no other will come.
+/// Removes the parts kept in a rank's folder: both launches are joined, and no other will come.
 pub fn forget(folder: &Path) {
     for passes in [Passes::Timed, Passes::Counted] {
-        // What stays costs room alone.
+        // Files that remain cost room alone.
         let _ = std::fs::remove_file(folder.join(file_of(passes)));
     }
 }

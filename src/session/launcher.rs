@@ -1,4 +1,4 @@
-//! What a launcher (mpirun, mpiexec, srun, flux run …) says in the environment of the processes that it starts: rank, ranks, job.
+//! The variables that a launcher (mpirun, mpiexec, srun, flux run …) sets for the processes that it starts: rank, ranks, job.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Where the program stands in a launcher's command line, and the command line with rprof in front of it.
+//! The place of the program in a launcher's command line, and the command line with rprof in front of it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::tracee::launch::find_in_path;
 
-/// Names of launchers, without what distributions put behind a dot.
+/// Names of launchers, without the suffixes that distributions put behind a dot.
 const LAUNCHERS: [&str; 9] =
     ["mpirun", "mpiexec", "orterun", "prterun", "srun", "aprun", "jsrun", "mpiexec_mpt", "ibrun"];
 

@@ -21,7 +21,7 @@ pub const FILE: &str = "network.json";
 pub struct NetworkOptions {
     /// The program whose library is used, and its arguments; empty: the launcher's library.
     pub program: Vec<OsString>,
-    /// What is wanted; `None`: the usual.
+    /// The measurements wanted; `None`: the usual ones.
     pub wanted: Option<PathBuf>,
     /// Measure again even if cached.
     pub refresh: bool,

@@ -28,12 +28,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// From SIGTERM to SIGKILL.
 const TO_END: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
-/// What is to be measured, and what the launcher and its ranks print: files in the job's folder.
+/// The measurements wanted, and the output of the launcher and its ranks: files in the job's folder.
 const WANTED: &str = "network-wanted.json";
 const LOG: &str = "network.log";
 
 /// Launches the ranks once more, with `rprof machine --mpi` in place of their program, and puts the result into `profile`: if its ranks
-/// called MPI. What fails costs these ceilings alone, and is a warning.
+/// called MPI. A failure costs these ceilings alone, and is a warning.
 pub fn complete(profile: &mut Profile, launcher: &Program, folder: &Path, notices: &Notices) {
     let Some(wanted) = wanted(profile) else { return };
     notices.say("launches the ranks once more, to measure the network between them");
@@ -49,7 +49,7 @@ pub fn complete(profile: &mut Profile, launcher: &Program, folder: &Path, notice
     }
 }
 
-/// What the calls in `profile` need. `None`: there were none, or there is no other rank.
+/// The measurements that the calls in `profile` need. `None`: there were none, or there is no other rank.
 fn wanted(profile: &Profile) -> Option<Wanted> {
     let mpi = profile.mpi.as_ref()?;
     let is_several = profile.run.ranks.len() > 1;

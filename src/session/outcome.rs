@@ -1,4 +1,4 @@
-//! The result of a session, for whoever writes it out.
+//! The result of a session, for the code that writes it.
 
 use crate::profile::Profile;
 use crate::tracee::foreground::Foreground;

@@ -13,13 +13,15 @@ use procfs::process::Process;
 
 use crate::device::{Injection, injection};
 use crate::instrument::{self, Counted, CountingEngine};
-use crate::machine::watch::Watch;
+use crate::machine::host::topology;
+use crate::machine::watch::{Seen, Watch, Watched};
 use crate::memory::{CacheModel, Geometry, PageColoring};
 use crate::profile::Machine;
+use crate::profile::clock::ClockSource;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
-use crate::profile::evidence::timed::PlacementSeen;
+use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::replay::Recorder;
 use crate::sample::{self, Gate, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
@@ -59,13 +61,14 @@ pub fn timed(
     let pid = child.pid();
     let (sampler, counters) = armed(child, "timed", options, hardware)?;
     let terminal = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
-    let watch = Watch::start();
+    let watched = watched(&sampler);
+    let watch = Watch::start(watched);
     let result = sampler.run();
     let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = terminal.is_some_and(TerminalWatch::finish);
     let mut timed = result.map_err(failed("timed"))?;
-    (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
+    add_seen(&mut timed.evidence, watched, seen);
     Ok(TimedPass { timed, counters, read_terminal })
 }
 
@@ -83,6 +86,20 @@ fn armed(
     Ok((sampler, counters))
 }
 
+/// The things that rprof watches beside `sampler`.
+fn watched(sampler: &sample::Armed) -> Watched {
+    Watched::beside(sampler.tells_clocks(), topology::is_guest())
+}
+
+/// Adds the watch's readings to the evidence.
+fn add_seen(evidence: &mut TimedEvidence, watched: Watched, seen: Seen) {
+    evidence.placements = seen.placements;
+    if watched.clock {
+        evidence.clock_source = (!seen.clocks.is_empty()).then_some(ClockSource::Probes);
+        evidence.clocks = seen.clocks;
+    }
+}
+
 /// How a pass is sampled.
 pub fn sampling(options: &RunOptions) -> SampleOptions {
     SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() }
@@ -97,7 +114,7 @@ fn failed(pass: &'static str) -> impl Fn(SampleError) -> SessionError {
 pub struct SinglePass {
     /// The samples, and the counters.
     pub native: TimedPass,
-    /// What was counted in its windows, or why nothing was.
+    /// The counts of its windows, or why there are none.
     pub visited: Result<Visited, String>,
 }
 
@@ -124,7 +141,8 @@ pub fn single(
             Span::of(options),
         )
     });
-    let watch = Watch::start();
+    let watched = watched(&sampler);
+    let watch = Watch::start(watched);
     let result = sampler.run_beside(&gate);
     gate.end();
     let seen = watch.map(Watch::finish).unwrap_or_default();
@@ -136,7 +154,7 @@ pub fn single(
         Some(joined) => visited(joined),
     };
     let mut timed = result.map_err(failed("single"))?;
-    (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
+    add_seen(&mut timed.evidence, watched, seen);
     Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })
 }
 
@@ -147,7 +165,7 @@ pub fn sinks(options: &RunOptions, machine: &Machine) -> Sinks {
     Sinks { accesses, bursts }
 }
 
-/// What the thread of the visits has brought, or why nothing.
+/// The result of the thread of visits, or why there is none.
 pub fn visited(joined: thread::Result<Visited>) -> Result<Visited, String> {
     joined.map_err(|_| "a defect of rprof ended the windows".into())
 }

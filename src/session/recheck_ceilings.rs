@@ -18,7 +18,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
     for ceiling in &mut before.ceilings {
         let later = after.ceilings.iter().find(|later| later.is_same(ceiling) && *later != ceiling);
         let Some((later, new)) = later.and_then(|later| Some((later, later.value?))) else { continue };
-        let at_its_clock = |value| later.looked_hz().map_or(value, |hz| clock::value_at(ceiling, value, hz));
+        let at_its_clock = |value| later.reference_clock_hz().map_or(value, |hz| clock::value_at(ceiling, value, hz));
         let Some(old) = ceiling.value.map(at_its_clock) else {
             *ceiling = later.clone();
             continue;

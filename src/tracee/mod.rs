@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`sampling_clock`]: the period that all that samples it shares. [`whole_file`]: files on this host that others may read
-//! while they are written.
+//! while they are written. [`perf_ring`]: where the kernel leaves records of a program, for the sampler and the counters.
 
 pub mod address;
 pub mod affinity;
@@ -33,6 +33,7 @@ pub mod mpi;
 pub mod own_limits;
 pub mod own_stack;
 pub mod path_text;
+pub mod perf_ring;
 pub mod permission;
 pub mod proc_status;
 pub mod rdma_ports;

@@ -3,9 +3,20 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::ring::MappedRing;
-pub use super::ring::Ring;
 use crate::counters::kernel::{Linux, PerfKernel, too_little};
+use crate::tracee::perf_ring::{PerfRing, send_records};
+
+/// A buffer that the kernel writes records into.
+pub trait Ring {
+    /// Hands over the records that are new, each with its header.
+    fn drain(&mut self, take: impl FnMut(&[u8]));
+}
+
+impl Ring for PerfRing {
+    fn drain(&mut self, take: impl FnMut(&[u8])) {
+        PerfRing::drain(self, take);
+    }
+}
 
 /// A group's counts, summed over the program's threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,7 +44,7 @@ pub trait GroupKernel: PerfKernel {
 }
 
 impl GroupKernel for Linux {
-    type Ring = MappedRing;
+    type Ring = PerfRing;
 
     fn id(&self, handle: &OwnedFd) -> io::Result<u64> {
         let mut id = 0u64;
@@ -61,16 +72,12 @@ impl GroupKernel for Linux {
         }
     }
 
-    fn ring(&self, handle: &OwnedFd, bytes: usize) -> io::Result<MappedRing> {
-        MappedRing::map(handle.as_raw_fd(), bytes)
+    fn ring(&self, handle: &OwnedFd, bytes: usize) -> io::Result<PerfRing> {
+        PerfRing::map(handle, bytes)
     }
 
     fn redirect(&self, handle: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-        // SAFETY: two perf descriptors.
-        match unsafe { perf_event_open_sys::ioctls::SET_OUTPUT(handle.as_raw_fd(), to.as_raw_fd()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        send_records(handle, to.as_raw_fd())
     }
 }
 

@@ -12,7 +12,6 @@ pub mod log;
 pub mod open;
 pub mod plan;
 pub mod record;
-pub mod ring;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -192,7 +191,7 @@ impl Drain {
             loop {
                 let last = stopped.load(Ordering::Acquire);
                 for ring in &mut rings {
-                    ring.drain(&mut |bytes| record::parse(bytes).into_iter().for_each(|r| log.add(r)));
+                    ring.drain(|bytes| record::parse(bytes).into_iter().for_each(|r| log.add(r)));
                 }
                 if last {
                     return log;

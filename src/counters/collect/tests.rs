@@ -1,7 +1,5 @@
 //! The collection on a kernel that refuses, fails and shares as the test sets it.
 
-use std::collections::BTreeMap;
-
 use super::kernel::GroupReading;
 use super::plan::Plan;
 use super::record::{Counts, Record};
@@ -19,14 +17,7 @@ const MS: u64 = 1_000_000;
 
 fn pmu(name: &str, cpus: &[u32]) -> Pmu {
     let format = [("event", "config:0-7"), ("umask", "config:8-15"), ("cmask", "config:24-31")];
-    Pmu {
-        name: name.into(),
-        kind: 4,
-        cpus: cpus.to_vec(),
-        per_socket: false,
-        format: format.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-        events: BTreeMap::new(),
-    }
+    Pmu { name: name.into(), cpus: cpus.to_vec(), ..Pmu::of_all_cores(&format) }
 }
 
 /// An Ice Lake with its first `events` FLOP events alone: configs 0x1c7, 0x2c7, 0x4c7 …

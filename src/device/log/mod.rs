@@ -18,7 +18,7 @@ pub struct Log {
     pub damage: Option<Damage>,
 }
 
-/// What is wrong with a log.
+/// Errors of a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// It ends within a record: the process was killed, or the disk is full.

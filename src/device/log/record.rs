@@ -113,7 +113,7 @@ pub enum Record {
     Wait {
         /// When.
         span: Span,
-        /// CUPTI's number for what it waited on.
+        /// CUPTI's number for the thing that it waited on.
         on: u32,
     },
     /// The driver or CUPTI itself took time.

@@ -17,7 +17,7 @@ use crate::tracee::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
 
-/// What a run has counted so far, and where.
+/// The counts of a run so far, and where.
 #[derive(Debug, Default)]
 pub struct Books {
     /// The counts.

@@ -47,7 +47,7 @@ pub struct Translator {
     /// When and how hot blocks are relaid out.
     pub placing: PlacingSettings,
     /// Called by each worker when it takes up the mailboxes of a code cache: for tests of concurrent work.
-    pub before_lent: Option<fn()>,
+    pub before_handoff: Option<fn()>,
 }
 
 impl Translator {
@@ -67,7 +67,7 @@ impl CountingEngine for Translator {
         program::heap::prepare();
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
-        let mut run = Run::new(first, sinks, self.placing, self.before_lent, false);
+        let mut run = Run::new(first, sinks, self.placing, self.before_handoff, false);
         let status = run.follow();
         if status.is_err() {
             run.end_all();

@@ -80,7 +80,7 @@ impl Known {
     }
 }
 
-/// Adds the shapes of the graph's inputs and of what it says of other tensors. Returns the batch: the first size of the first input.
+/// Adds the shapes of the graph's inputs, and those that it states of other tensors. Returns the batch: the first size of the first input.
 fn inputs(graph: &Graph, axes: &[(String, u64)], known: &mut Known) -> Result<Option<u64>, String> {
     let mut missing = BTreeSet::new();
     let mut batch = None;
@@ -179,7 +179,7 @@ mod tests {
             let error = read(content, &[("N".into(), 1)]).unwrap_err();
             assert!(error.starts_with("net.onnx: no ONNX model") && !error.contains('\n'), "{error}");
         }
-        // A cycle: the node needs what it makes.
+        // A cycle: the node needs its own output.
         let graph = Graph { node: vec![node("Relu", &["y"], "y")], ..Graph::default() };
         let cyclic = read(&Model { graph: Some(graph) }.encode_to_vec(), &[]).unwrap_err();
         assert!(cyclic.contains("\"y\" is not known"), "{cyclic}");

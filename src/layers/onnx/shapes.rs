@@ -1,11 +1,11 @@
-//! Shapes of what operators yield, and the work that they are.
+//! Output shapes of operators, and their work.
 
 use super::messages::{Attribute, Node};
 use crate::layers::Work;
 use crate::machine::products::elementwise::Operation;
 use crate::profile::blas::Dimensions;
 
-/// What a node yields, and its work.
+/// A node's output, and its work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Yield {
     /// The shape of its first output; `None`: not known.
@@ -55,7 +55,7 @@ fn product(m: u64, n: u64, k: u64, transposes: &str, is_double: bool) -> Work {
     Work::Product(Dimensions { m, n, k: Some(k), transposes, is_row_major: true, is_double, is_complex: false })
 }
 
-/// What `node` yields of inputs with these shapes (`None`: not known or absent). `target` is the value of its second input, where that
+/// The output of `node` for inputs of these shapes (`None`: not known or absent). `target` is the value of its second input, where that
 /// is a list of sizes.
 ///
 /// # Errors

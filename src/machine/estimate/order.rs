@@ -50,8 +50,9 @@ pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
             order.iter().filter_map(|(id, unit)| with_value(id).map(|c| (c, *unit))).collect();
         for pair in known.windows(2) {
             let [(upper, of_upper), (lower, of_lower)] = [pair[0], pair[1]];
-            let looked_hz = lower.looked_hz().unwrap_or(0.0);
-            let most = upper.value.map_or(f64::INFINITY, |value| clock::value_at(upper, value, looked_hz) / of_upper);
+            let reference_clock_hz = lower.reference_clock_hz().unwrap_or(0.0);
+            let most =
+                upper.value.map_or(f64::INFINITY, |value| clock::value_at(upper, value, reference_clock_hz) / of_upper);
             let factor = lower.value.unwrap_or(0.0) / of_lower / most;
             let slack = [upper, lower].iter().filter_map(|c| c.spread).fold(SLACK, f64::max);
             if factor > 1.0 + slack {

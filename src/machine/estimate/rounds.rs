@@ -30,7 +30,7 @@ pub struct Round {
     /// Core clock, in hertz.
     pub clock_hz: f64,
     /// The clock measured beside such work, in hertz.
-    pub resting_hz: f64,
+    pub idle_clock_hz: f64,
     /// The threads kept their cores throughout.
     pub undisturbed: bool,
     /// The clock was steady.
@@ -42,7 +42,7 @@ impl Round {
     pub fn of(rate: &Rate, shared_cores: bool) -> Self {
         let undisturbed = !rate.disturbed && (shared_cores || !rate.shared);
         let steady = rate.clock_doubt <= UNSTEADY;
-        Round { rate: rate.best, clock_hz: rate.clock_hz, resting_hz: rate.resting_hz, undisturbed, steady }
+        Round { rate: rate.best, clock_hz: rate.clock_hz, idle_clock_hz: rate.idle_clock_hz, undisturbed, steady }
     }
 }
 
@@ -54,7 +54,7 @@ pub struct Estimate {
     /// Core clock, in hertz.
     pub clock_hz: f64,
     /// The clock measured beside the work, if different.
-    pub resting_hz: Option<f64>,
+    pub idle_clock_hz: Option<f64>,
     /// Distance of the median or the best round from `rate`, the greater one, relative to `rate`.
     pub spread: f64,
     /// [`Quality::Noisy`] or [`Quality::Reproduced`].
@@ -92,7 +92,7 @@ pub fn estimate(rounds: &[Round], class: Class, per_cycle: bool) -> Option<Estim
     let is_disturbed = undisturbed.len() < FEWEST;
     let counted = if is_disturbed { rounds } else { &undisturbed };
     let clock_hz = usual_clock(counted.iter().map(|r| r.clock_hz))?;
-    let resting_hz = usual_clock(counted.iter().map(|r| r.resting_hz)).unwrap_or(clock_hz);
+    let idle_clock_hz = usual_clock(counted.iter().map(|r| r.idle_clock_hz)).unwrap_or(clock_hz);
     let at_clock = |r: &Round| if per_cycle { r.rate * clock_hz / r.clock_hz } else { r.rate };
     let mut rates: Vec<f64> = counted.iter().map(at_clock).collect();
     rates.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -108,9 +108,9 @@ pub fn estimate(rounds: &[Round], class: Class, per_cycle: bool) -> Option<Estim
         _ => None,
     };
     let quality = if reason.is_some() { Quality::Noisy } else { Quality::Reproduced };
-    let is_other = (resting_hz / clock_hz - 1.0).abs() > SAME_CLOCK;
+    let is_other = (idle_clock_hz / clock_hz - 1.0).abs() > SAME_CLOCK;
     let spread = (best / rate - 1.0).max(1.0 - median / rate);
-    Some(Estimate { rate, clock_hz, resting_hz: is_other.then_some(resting_hz), spread, quality, reason })
+    Some(Estimate { rate, clock_hz, idle_clock_hz: is_other.then_some(idle_clock_hz), spread, quality, reason })
 }
 
 /// The rates of in-core work over some x, all at the usual clock.
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn round(rate: f64, clock_hz: f64) -> Round {
-        Round { rate, clock_hz, resting_hz: clock_hz, undisturbed: true, steady: true }
+        Round { rate, clock_hz, idle_clock_hz: clock_hz, undisturbed: true, steady: true }
     }
 
     fn of(rates: &[f64], class: Class) -> Estimate {

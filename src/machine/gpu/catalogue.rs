@@ -57,7 +57,7 @@ pub fn unit(id: &str) -> &'static str {
     ALL.iter().find(|(known, _)| *known == id).map_or("", |(_, unit)| unit)
 }
 
-/// Where ceiling `id` stands in reports.
+/// The place of ceiling `id` in reports.
 pub fn place(id: &str) -> usize {
     ALL.iter().position(|(known, _)| *known == id).unwrap_or(ALL.len())
 }

@@ -1,11 +1,11 @@
-//! What the results of driver calls mean.
+//! The meaning of the results of driver calls.
 
 /// `CUresult`s that this crate looks at by itself.
 pub const NO_DEVICE: u32 = 100;
 /// Out of device or page-locked memory.
 pub const OUT_OF_MEMORY: u32 = 2;
 
-/// (code, its name, what it means, what to do)
+/// (code, its name, its meaning, the remedy)
 const KNOWN: [(u32, &str, &str, &str); 24] = [
     (1, "INVALID_VALUE", "a value was refused", REPORT),
     (OUT_OF_MEMORY, "OUT_OF_MEMORY", "the memory is used up", "end other programs on this GPU"),
@@ -70,7 +70,7 @@ pub fn text(code: u32) -> String {
     known(code).map_or_else(|| format!("CUDA error {code}"), |k| format!("{} (CUDA_ERROR_{}, {code})", k.2, k.1))
 }
 
-/// What to do.
+/// The remedy.
 pub fn hint(code: u32) -> &'static str {
     known(code).map_or("run nvidia-smi", |k| k.3)
 }

@@ -3,7 +3,7 @@
 use super::codes;
 use crate::machine::loader::{LoaderError, signal_text};
 
-/// Errors of the loader and of the driver in it. Each is one line: what, to what, what to do.
+/// Errors of the loader and of the driver in it. Each is one line: the operation, its subject, the remedy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GpuError {
     /// The program that loads libraries could not be started.
@@ -19,7 +19,7 @@ pub enum GpuError {
         /// The dynamic linker's text.
         reason: String,
     },
-    /// The driver's API is older than what the kernels need.
+    /// The driver's API is older than the one that the kernels need.
     #[error(
         "the CUDA driver is too old: it knows CUDA {}.{}, 11.8 is needed (hint: install driver 520 or later)",
         version / 1000, version % 1000 / 10
@@ -37,7 +37,7 @@ pub enum GpuError {
     /// The loader ended.
     #[error("{what}: the driver ended its process{} (hint: run nvidia-smi and look for Xid lines in dmesg)", signal_text(*signal))]
     Crashed {
-        /// What was asked of it.
+        /// The request.
         what: String,
         /// The signal that ended it.
         signal: Option<i32>,
@@ -45,7 +45,7 @@ pub enum GpuError {
     /// No answer within the time limit; the loader was ended.
     #[error("{what}: no answer within {seconds} s (hint: another program may hold the GPU; look at nvidia-smi)")]
     TimedOut {
-        /// What was asked of it.
+        /// The request.
         what: String,
         /// The limit.
         seconds: u64,
@@ -59,7 +59,7 @@ pub enum GpuError {
     /// A call of the driver failed.
     #[error("{what}: {} (hint: {})", codes::text(*code), codes::hint(*code))]
     Failed {
-        /// The call, and what it was about.
+        /// The call and its subject.
         what: String,
         /// The `CUresult`.
         code: u32,

@@ -1,4 +1,4 @@
-//! Runs kernels of known work: what `rprof demo --gpu` profiles.
+//! Runs kernels of known work: the program of `rprof demo --gpu`.
 
 use std::path::PathBuf;
 

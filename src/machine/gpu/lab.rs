@@ -1,4 +1,4 @@
-//! The bench for one GPU: its driver, its buffers, compiled kernels, and what was found.
+//! The bench for one GPU: its driver, its buffers, compiled kernels, and results.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ pub struct Lab {
     pub effort: Effort,
     /// Memory of the GPU: all kernels work in it.
     pub arena: Buffer,
-    /// What was found.
+    /// The results.
     pub ledger: Ledger,
     /// When tensor instructions last ran.
     pub last_tensor: Option<Instant>,
@@ -192,7 +192,7 @@ impl Lab {
         Ok(self.hosts.iter().filter(|(of, _)| *of == kind).nth(which).map_or(0, |(_, at)| *at))
     }
 
-    /// Gives everything back. Returns the facts and what was found.
+    /// Gives everything back. Returns the facts and the results.
     pub fn close(self) -> (Gpu, Ledger) {
         let Lab { mut cuda, gpu, ledger, arena, hosts, .. } = self;
         for (kind, at) in hosts {

@@ -1,4 +1,4 @@
-//! What was measured on one GPU: rounds become ceilings by the rule of docs/ceilings.md.
+//! The measurements of one GPU: rounds become ceilings by the rule of docs/ceilings.md.
 
 use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::{Round, Rounds};
@@ -25,7 +25,7 @@ impl Ledger {
     pub fn note(&mut self, id: &str, unit: &'static str, rate: f64, clock_hz: Option<f64>) {
         let id = CeilingId::from(id);
         let clock = clock_hz.unwrap_or(self.nominal_hz);
-        let round = Round { rate, clock_hz: clock, resting_hz: clock, undisturbed: true, steady: true };
+        let round = Round { rate, clock_hz: clock, idle_clock_hz: clock, undisturbed: true, steady: true };
         let Some(estimate) = self.rounds.note(&id, 0, round) else { return };
         let class = Class::of(&id);
         self.put(Ceiling {
@@ -69,7 +69,7 @@ impl Ledger {
         self.sweeps.push(Sweep { id, x_unit, y_unit, threads: 0, points });
     }
 
-    /// What was measured.
+    /// The measurements.
     pub fn finish(self) -> (Vec<Ceiling>, Vec<Sweep>) {
         (self.ceilings, self.sweeps)
     }

@@ -1,10 +1,10 @@
-//! GPUs of this host: what they can reach.
+//! GPUs of this host: their ceilings.
 //!
 //! ```text
 //!  request ─▶ kept? ──yes──▶ Gpu
 //!               │ no
 //!               ▼
-//!  measure/ (what, when) ─▶ lab (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
+//!  measure/ (plan, rounds) ─▶ lab (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
 //!      │                      ▲
 //!      ▼                     ptx/ (kernels with their exact work)
 //!  ledger (rounds to ceilings by `estimate`) ─▶ Gpu ─▶ kept

@@ -1,4 +1,4 @@
-//! The entry: kept ceilings, or a measurement. It never fails; what goes wrong is a warning.
+//! The entry: kept ceilings, or a measurement. It never fails: errors become warnings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MOST_GPUS: u32 = 4;
 pub struct GpuRequest {
     /// How thoroughly.
     pub effort: Effort,
-    /// Ignore what is kept.
+    /// Ignore kept ceilings.
     pub refresh: bool,
     /// Where ceilings are kept; `None`: where the CPU's are.
     pub cache: Option<PathBuf>,

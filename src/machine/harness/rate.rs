@@ -11,7 +11,7 @@ pub struct Repetition {
     /// Mean clock of the threads, in hertz.
     pub clock_hz: f64,
     /// The clock before the kernel began, some fifty microseconds after its last repetition.
-    pub resting_hz: f64,
+    pub idle_clock_hz: f64,
     /// A thread lost its CPU during the repetition.
     pub disturbed: bool,
     /// A thread shared its core before or after.
@@ -30,7 +30,7 @@ pub struct Stamp {
     /// The clock, in hertz.
     pub clock_hz: f64,
     /// The clock before it.
-    pub resting_hz: f64,
+    pub idle_clock_hz: f64,
     /// The thread lost its CPU during the repetition.
     pub disturbed: bool,
     /// The thread shared its core before or after.
@@ -51,10 +51,10 @@ impl Repetition {
         let end = stamps.iter().map(|s| s.end).max()?;
         let seconds = if let [own] = stamps { own.seconds } else { (end - start).as_secs_f64() }.max(1e-9);
         let mean = |of: fn(&Stamp) -> f64| stamps.iter().map(of).sum::<f64>() / stamps.len() as f64;
-        let (clock_hz, resting_hz) = (mean(|s| s.clock_hz), mean(|s| s.resting_hz));
+        let (clock_hz, idle_clock_hz) = (mean(|s| s.clock_hz), mean(|s| s.idle_clock_hz));
         let disturbed = stamps.iter().any(|s| s.disturbed);
         let shared = stamps.iter().any(|s| s.shared);
-        Some(Repetition { seconds, clock_hz, resting_hz, disturbed, shared })
+        Some(Repetition { seconds, clock_hz, idle_clock_hz, disturbed, shared })
     }
 }
 
@@ -105,7 +105,7 @@ pub struct Rate {
     /// Median clock of the fastest repetitions, in hertz.
     pub clock_hz: f64,
     /// The median clock before each of them.
-    pub resting_hz: f64,
+    pub idle_clock_hz: f64,
     /// How far the median may be off by chance: the spread of the clocks of the middle half of these, relative to `clock_hz`, over the root
     /// of their number. Only this value shows a hypervisor that takes a core for microseconds at a time.
     pub clock_doubt: f64,
@@ -153,7 +153,7 @@ impl Rate {
                 best: 0.0,
                 typical: 0.0,
                 clock_hz: 0.0,
-                resting_hz: 0.0,
+                idle_clock_hz: 0.0,
                 clock_doubt: 1.0,
                 disturbed: true,
                 shared: true,
@@ -169,21 +169,21 @@ impl Rate {
             all.sort_unstable_by(f64::total_cmp);
             all
         };
-        let (clocks, resting) = (sorted(|r| r.clock_hz), sorted(|r| r.resting_hz));
-        let (clock_hz, resting_hz) = (clocks[clocks.len() / 2], resting[resting.len() / 2]);
+        let (clocks, resting) = (sorted(|r| r.clock_hz), sorted(|r| r.idle_clock_hz));
+        let (clock_hz, idle_clock_hz) = (clocks[clocks.len() / 2], resting[resting.len() / 2]);
         let middle_half = (clocks[clocks.len() * 3 / 4] - clocks[clocks.len() / 4]) / clock_hz;
         let clock_doubt = middle_half / (clocks.len() as f64).sqrt();
         let mut per_cycle: Vec<f64> = order.iter().map(|(rate, r)| rate / r.clock_hz).collect();
         per_cycle.sort_unstable_by(|a, b| b.total_cmp(a));
         let typical = per_cycle[per_cycle.len() / 4] * clock_hz;
-        Rate { best, typical, clock_hz, resting_hz, clock_doubt, disturbed, shared, by_itself: false }
+        Rate { best, typical, clock_hz, idle_clock_hz, clock_doubt, disturbed, shared, by_itself: false }
     }
 
     /// A rate that was planned, not timed.
     pub fn planned(best: f64) -> Rate {
         let nothing = Rate::judge(&[], 1.0, 1);
-        let (typical, clock_hz, resting_hz) = (best, 1e9, 1e9);
-        Rate { best, typical, clock_hz, resting_hz, clock_doubt: 0.0, disturbed: false, shared: false, ..nothing }
+        let (typical, clock_hz, idle_clock_hz) = (best, 1e9, 1e9);
+        Rate { best, typical, clock_hz, idle_clock_hz, clock_doubt: 0.0, disturbed: false, shared: false, ..nothing }
     }
 
     /// Judges each thread by itself, where the threads share nothing; `runs` has the stamps of each repetition. The result is the sum of
@@ -201,7 +201,7 @@ impl Rate {
             best,
             typical: sum(|r| r.typical),
             clock_hz: mean(|r| r.clock_hz),
-            resting_hz: mean(|r| r.resting_hz),
+            idle_clock_hz: mean(|r| r.idle_clock_hz),
             clock_doubt: mean(|r| r.clock_doubt),
             disturbed: rates.iter().any(|r| r.disturbed),
             shared: rates.iter().any(|r| r.shared),
@@ -225,7 +225,7 @@ impl Rate {
 /// Leaves out the repetitions whose clock changed otherwise than usual or was measured wrongly on one side, where there are enough others.
 /// The clocks of some hosts jump by 18 % for milliseconds at a time.
 fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
-    let step = |r: &Repetition| r.clock_hz / r.resting_hz;
+    let step = |r: &Repetition| r.clock_hz / r.idle_clock_hz;
     let mut steps: Vec<f64> = runs.iter().map(|(_, r)| step(r)).collect();
     steps.sort_unstable_by(f64::total_cmp);
     let Some(&usual) = steps.get(steps.len() / 2) else { return };
@@ -249,8 +249,8 @@ fn is_at_clock(hz: f64, usual: f64) -> bool {
 
 /// Leaves out rates of in-core work whose clock at rest differed from that of most `rates`.
 fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
-    let Some(usual) = usual_clock(rates.iter().map(|r| r.resting_hz)) else { return };
-    rates.retain(|r| !r.by_itself || is_at_clock(r.resting_hz, usual));
+    let Some(usual) = usual_clock(rates.iter().map(|r| r.idle_clock_hz)) else { return };
+    rates.retain(|r| !r.by_itself || is_at_clock(r.idle_clock_hz, usual));
 }
 
 #[cfg(test)]
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     fn run(seconds: f64) -> Repetition {
-        Repetition { seconds, clock_hz: 1e9, resting_hz: 1.1e9, disturbed: false, shared: false }
+        Repetition { seconds, clock_hz: 1e9, idle_clock_hz: 1.1e9, disturbed: false, shared: false }
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         let rate = Rate::judge(&[slow(1.0), slow(1.0), run(1.001), run(1.001), run(1.002), run(2.0)], 100.0, 8);
         assert_eq!(rate.clock_hz, 1e9, "as fast, so at the same clock");
         // Runs that were slower by more than the error of a chain ran at another clock.
-        let later = |seconds| Repetition { resting_hz: 0.98 * 1.1e9, ..slow(seconds) };
+        let later = |seconds| Repetition { idle_clock_hz: 0.98 * 1.1e9, ..slow(seconds) };
         let slower = [run(1.0), run(1.0), run(1.0), later(1.02), later(1.02), later(1.02), later(1.02)];
         assert_eq!(Rate::judge(&slower, 100.0, 8).clock_hz, 1e9);
     }
@@ -282,11 +282,11 @@ mod tests {
     fn a_clock_that_moved_within_a_repetition_tells_nothing_of_it() {
         // The clock jumps by 18 % before the chain after one repetition, and back in the next.
         let up = Repetition { clock_hz: 1.18e9, ..run(0.99) };
-        let down = Repetition { resting_hz: 1.18 * 1.1e9, ..run(0.86) };
+        let down = Repetition { idle_clock_hz: 1.18 * 1.1e9, ..run(0.86) };
         let rate = Rate::judge(&[run(1.0), up, down, run(1.0), run(1.0)], 100.0, 8);
         assert_eq!((rate.best, rate.typical, rate.clock_hz), (100.0, 100.0, 1e9));
         // At either clock the core does as much in a cycle.
-        let fast = |seconds| Repetition { clock_hz: 1.18e9, resting_hz: 1.18 * 1.1e9, ..run(seconds / 1.18) };
+        let fast = |seconds| Repetition { clock_hz: 1.18e9, idle_clock_hz: 1.18 * 1.1e9, ..run(seconds / 1.18) };
         let rate = Rate::judge(&[fast(1.0), fast(1.0), fast(1.0), run(1.0), run(1.0), run(1.0), run(1.0)], 100.0, 8);
         assert!((rate.typical / rate.clock_hz * 1e9 - 100.0).abs() < 1e-9 && rate.clock_hz == 1.18e9, "{rate:?}");
         // One ran at a higher clock than the chains on both sides of it measured, another at a lower one.
@@ -311,7 +311,7 @@ mod tests {
         let zero = Instant::now();
         let stamp = |seconds: f64, clock_hz: f64| {
             let (start, end) = (zero, zero + Duration::from_secs_f64(seconds));
-            Stamp { start, end, seconds, clock_hz, resting_hz: clock_hz, disturbed: false, shared: false }
+            Stamp { start, end, seconds, clock_hz, idle_clock_hz: clock_hz, disturbed: false, shared: false }
         };
         // One of the two is always slow.
         let mut runs: Vec<Vec<Stamp>> = Vec::new();
@@ -339,9 +339,9 @@ mod tests {
 
     #[test]
     fn a_copy_is_no_better_for_being_timed_at_a_higher_clock() {
-        let of = |best: f64, resting_hz: f64, by_itself| {
+        let of = |best: f64, idle_clock_hz: f64, by_itself| {
             let all = Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8);
-            Rate { best, resting_hz, by_itself, ..all }
+            Rate { best, idle_clock_hz, by_itself, ..all }
         };
         let best = |by_itself| {
             let copies = vec![of(110.0, 1.18e9, by_itself), of(98.0, 1e9, by_itself), of(100.0, 1.01e9, by_itself)];

@@ -192,7 +192,7 @@ impl Stopwatch {
                 barrier.wait();
                 let presence = Presence::now();
                 let probe = share.probe(&mut scratch);
-                let resting_hz = clock.hz(&mut scratch);
+                let idle_clock_hz = clock.hz(&mut scratch);
                 let before = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 warm_up(&job_work, iterations, &mut arguments);
                 barrier.wait();
@@ -210,7 +210,7 @@ impl Stopwatch {
                 }
                 let Timed { start, end, seconds } = timed;
                 let disturbed = presence.was_disturbed();
-                mine.push(Stamp { start, end, seconds, clock_hz, resting_hz, disturbed, shared });
+                mine.push(Stamp { start, end, seconds, clock_hz, idle_clock_hz, disturbed, shared });
                 clocks = (before, after);
             }
             barrier.wait();

@@ -1,6 +1,6 @@
 //! Errors of the process that loads libraries.
 
-/// What went wrong there. Callers add what to do about it, which depends on the library.
+/// Errors there. Callers add the remedy, which depends on the library.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LoaderError {
     /// It could not be started.
@@ -23,7 +23,7 @@ pub enum LoaderError {
     /// The process ended.
     #[error("{what}: the library ended its process{}", signal_text(*signal))]
     Crashed {
-        /// What was asked of it.
+        /// The request.
         what: String,
         /// The signal that ended it.
         signal: Option<i32>,
@@ -31,7 +31,7 @@ pub enum LoaderError {
     /// No answer within the time limit; the process was ended.
     #[error("{what}: no answer within {seconds} s")]
     TimedOut {
-        /// What was asked of it.
+        /// The request.
         what: String,
         /// The limit.
         seconds: u64,

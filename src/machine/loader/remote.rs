@@ -48,10 +48,10 @@ impl Call {
     }
 }
 
-/// What came of some calls.
+/// The results of some calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// Index of the call that did not return 0, and what it returned.
+    /// Index of the call that did not return 0, and its result.
     pub failed: Option<(usize, u32)>,
     /// Time of all rounds.
     pub time: Duration,

@@ -37,7 +37,7 @@ pub struct Blas {
 }
 
 impl Blas {
-    /// The first of `paths` that can be loaded, with so many threads, if it can be told.
+    /// The first of `paths` that can be loaded, with that number of threads, if the library can set it.
     ///
     /// # Errors
     /// [`ProductError::NoLibrary`], or the loader failed.
@@ -149,7 +149,7 @@ impl Plan {
         let bytes = |a: u64, b: u64| u128::from(a) * u128::from(b) * element;
         match shape.k {
             Some(k) => {
-                // What is stored by rows is the transposed by columns: Cᵀ = Bᵀ Aᵀ.
+                // A matrix stored by rows is the transposed one by columns: Cᵀ = Bᵀ Aᵀ.
                 let (m, n, transposes) = match shape.is_row_major {
                     true => (shape.n, shape.m, [letter(1), letter(0)]),
                     false => (shape.m, shape.n, [letter(0), letter(1)]),

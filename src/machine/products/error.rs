@@ -2,7 +2,7 @@
 
 use crate::machine::loader::LoaderError;
 
-/// Each is one line: what, to what, what to do.
+/// Each is one line: the operation, its subject, the remedy.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProductError {
     /// No library could be loaded.
@@ -18,7 +18,7 @@ pub enum ProductError {
     TooLarge {
         /// The shape.
         shape: String,
-        /// What it needs.
+        /// The missing thing.
         bytes: u128,
         /// The limit.
         limit: u64,

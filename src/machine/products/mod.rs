@@ -1,4 +1,4 @@
-//! What matrix products and elementwise operations take on this host, each measured at its own shape.
+//! Times of matrix products and elementwise operations on this host, each measured at its own shape.
 //!
 //! ```text
 //!  shape ─▶ blas: the program's library, in the loader's process ─┐

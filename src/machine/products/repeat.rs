@@ -1,4 +1,4 @@
-//! Repetitions of something short: how many, and what counts.
+//! Repetitions of something short: their number, and those that count.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const REPETITIONS: std::ops::Range<usize> = 3..31;
 /// # Errors
 /// Those of `run`.
 pub fn seconds<E>(mut run: impl FnMut(u64) -> Result<Duration, E>) -> Result<f64, E> {
-    // The first call may start threads, and touches what was not touched before.
+    // The first call may start threads, and touches new memory.
     run(1)?;
     let mut rounds = 1;
     let mut time = run(rounds)?;

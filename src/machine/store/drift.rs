@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn now(best: f64, clock_hz: f64) -> Rate {
-        Rate { clock_hz, resting_hz: clock_hz, ..Rate::planned(best) }
+        Rate { clock_hz, idle_clock_hz: clock_hz, ..Rate::planned(best) }
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
             let run = Buffer::new(PAGES as u64 * 4096, Pages::Small).map(|buffer| {
                 let base = buffer.address() as *mut u8;
                 let presence = Presence::now();
-                let resting_hz = clock.hz(&mut scratch);
+                let idle_clock_hz = clock.hz(&mut scratch);
                 let start = Instant::now();
                 for page in 0..PAGES {
                     // SAFETY: the buffer has PAGES pages behind its address.
@@ -93,7 +93,7 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
                 Repetition {
                     seconds,
                     clock_hz: clock.hz(&mut scratch),
-                    resting_hz,
+                    idle_clock_hz,
                     disturbed: presence.was_disturbed(),
                     shared: false,
                 }

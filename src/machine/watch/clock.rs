@@ -2,7 +2,7 @@
 //!
 //! The probe preempts the program briefly, on a core that was just as busy. It never runs on several CPUs at once, since a program whose
 //! threads wait for each other would lose that time on all of them. Where wide vectors lower the clock, it may have risen by then: this is
-//! the clock that ceilings keep as `resting_hz`, measured by the same chain at the same delay after their kernels
+//! the clock that ceilings keep as `idle_clock_hz`, measured by the same chain at the same delay after their kernels
 //! (`machine/harness/timing.rs`).
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,6 @@
 //! Watches the host's CPUs while a program runs: their placement twenty times a second, and their clocks one after the other.
+//!
+//! Both take CPU time from the program, so rprof watches only what it cannot know otherwise ([`Watched`]).
 
 mod clock;
 mod placement;
@@ -28,6 +30,22 @@ pub struct Seen {
     pub clocks: Vec<ClockSeen>,
 }
 
+/// The things that a watch measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// The CPUs' clocks.
+    pub clock: bool,
+    /// Where a hypervisor has put the CPUs.
+    pub placement: bool,
+}
+
+impl Watched {
+    /// The things to measure beside a sampler: clocks unless they follow from its samples, placements where a hypervisor may move CPUs.
+    pub fn beside(sampler_tells_clocks: bool, is_guest: bool) -> Watched {
+        Watched { clock: !sampler_tells_clocks, placement: is_guest }
+    }
+}
+
 /// A watch over the CPUs that this process may use.
 pub struct Watch {
     stop: Sender<()>,
@@ -35,22 +53,26 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching; `None` where no thread can be started.
-    pub fn start() -> Option<Self> {
+    /// Starts watching; `None` where there is nothing to watch, or no thread can be started.
+    pub fn start(watched: Watched) -> Option<Self> {
+        let Watched { clock, placement } = watched;
+        if !clock && !placement {
+            return None;
+        }
         let cpus = Limits::read().cpus;
         let (stop, stopped) = channel();
         let body = move || {
             let _ahead = Priority::raise();
             let mut seen = Seen::default();
             let Ok(team) = Team::new(&cpus) else { return seen };
-            let clock = ClockProbe::new(&cpus);
-            let apart = (PERIOD / cpus.len().max(1) as u32).max(APART);
+            let clock = clock.then(|| ClockProbe::new(&cpus)).flatten();
+            let apart = if clock.is_some() { (PERIOD / cpus.len().max(1) as u32).max(APART) } else { PERIOD };
             let (mut rank, mut placed) = (0, Instant::now());
             while stopped.recv_timeout(apart) == Err(RecvTimeoutError::Timeout) {
                 let time_ns = monotonic_ns();
                 seen.clocks.extend(clock.as_ref().and_then(|probe| probe.look(&team, rank, time_ns)));
                 rank = (rank + 1) % team.size().max(1);
-                if placed.elapsed() >= PERIOD {
+                if placement && placed.elapsed() >= PERIOD {
                     placed = Instant::now();
                     seen.placements.extend(placement::look(&team, time_ns));
                 }
@@ -73,8 +95,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_is_watched_that_is_known_otherwise() {
+        let beside = |tells, guest| {
+            let Watched { clock, placement } = Watched::beside(tells, guest);
+            (clock, placement)
+        };
+        assert_eq!(beside(false, true), (true, true), "a guest without a PMU");
+        assert_eq!(beside(true, true), (false, true), "a guest whose PMU samples");
+        assert_eq!(beside(false, false), (true, false), "perf_event_open is refused");
+        assert_eq!(beside(true, false), (false, false));
+        assert!(Watch::start(Watched::beside(true, false)).is_none(), "no thread takes time from the program");
+    }
+
+    #[test]
     fn a_watch_over_busy_threads_sees_where_they_are_and_how_fast() {
-        let Some(watch) = Watch::start() else { return println!("SKIPPED: cpus: no thread can be started") };
+        let Some(watch) = Watch::start(Watched { clock: true, placement: true }) else {
+            return println!("SKIPPED: cpus: no thread can be started");
+        };
         let cpus = Limits::read().cpus;
         let end = std::time::Instant::now() + Duration::from_millis(600);
         let spin = || while std::time::Instant::now() < end {};

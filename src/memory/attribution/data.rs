@@ -1,13 +1,13 @@
 //! Data that lines come from: by owner, a bounded random sample of the addresses.
 
 use crate::memory::address::mappings::{Found, Mappings};
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Owner;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{Allocation, DataEvidence, DataSample, SiteData};
 
-/// Maximum samples of an owner in one book, halved if room is short.
+/// Maximum samples of an owner in one stratum, halved if room is short.
 const EACH: usize = 1024;
 /// Samples of all owners together: 4 MB.
 const MOST: usize = 1 << 18;
@@ -15,7 +15,7 @@ const MOST: usize = 1 << 18;
 /// The samples of all owners.
 #[derive(Debug)]
 pub struct DataSamples {
-    /// Of [`Book::Plain`], [`Book::Sample`] and [`Book::Warming`].
+    /// Of [`Stratum::Plain`], [`Stratum::Sample`] and [`Stratum::Warming`].
     of: Vec<[Reservoir; 3]>,
     each: usize,
     most: usize,
@@ -60,18 +60,18 @@ impl DataSamples {
 
     /// `owner` brings the line of `address` from memory.
     #[inline]
-    pub fn note(&mut self, owner: Owner, book: Book, process: u32, address: u64) {
-        let book = match book {
-            Book::Plain => 0,
-            Book::Sample => 1,
-            Book::Warming => 2,
-            Book::End | Book::Nothing => return,
+    pub fn note(&mut self, owner: Owner, stratum: Stratum, process: u32, address: u64) {
+        let stratum = match stratum {
+            Stratum::Plain => 0,
+            Stratum::Sample => 1,
+            Stratum::Warming => 2,
+            Stratum::End | Stratum::Nothing => return,
         };
         let at = owner.0 as usize;
         if self.of.len() <= at {
             self.of.resize_with(at + 1, Default::default);
         }
-        let reservoir = &mut self.of[at][book];
+        let reservoir = &mut self.of[at][stratum];
         reservoir.seen += 1;
         let place = if reservoir.kept.len() < self.each && reservoir.seen <= self.each as u64 {
             reservoir.kept.len()
@@ -79,17 +79,17 @@ impl DataSamples {
             below(reservoir.seen, reservoir.seen ^ (at as u64) << 40) as usize
         };
         if place < self.each {
-            self.keep(at, book, place, process, address);
+            self.keep(at, stratum, place, process, address);
         }
     }
 
     #[cold]
-    fn keep(&mut self, at: usize, book: usize, place: usize, process: u32, address: u64) {
+    fn keep(&mut self, at: usize, stratum: usize, place: usize, process: u32, address: u64) {
         let readings = self.mappings.readings();
         let found = self.mappings.find(process, address);
         let sample = Kept { address, process, found };
         self.unread += usize::from(found == Found::Unread);
-        let kept = &mut self.of[at][book].kept;
+        let kept = &mut self.of[at][stratum].kept;
         match kept.get_mut(place) {
             Some(old) => {
                 self.unread -= usize::from(old.found == Found::Unread);
@@ -175,7 +175,7 @@ impl DataSamples {
         }
     }
 
-    /// The samples by instruction. `place` returns the code of an owner, `weights` the scale of its events in each book.
+    /// The samples by instruction. `place` returns the code of an owner, `weights` the scale of its events in each stratum.
     pub fn evidence(
         mut self,
         place: impl Fn(Owner) -> Option<CodeRef>,
@@ -184,10 +184,10 @@ impl DataSamples {
         let unread = (self.unread > 0).then(|| self.mappings.unread());
         let (modules, mappings) = self.mappings.into_evidence();
         let mut sites = Vec::new();
-        for (owner, books) in (0..).map(Owner).zip(self.of) {
+        for (owner, strata) in (0..).map(Owner).zip(self.of) {
             let Some(at) = place(owner) else { continue };
             let weights = weights(owner);
-            for (Reservoir { seen, kept: samples }, weight) in books.into_iter().zip(weights) {
+            for (Reservoir { seen, kept: samples }, weight) in strata.into_iter().zip(weights) {
                 if !samples.is_empty() && weight > 0.0 {
                     let sample = |kept: &Kept| DataSample {
                         address: kept.address,
@@ -224,7 +224,7 @@ mod tests {
     fn a_sample_has_the_shares_of_all() {
         let mut samples = DataSamples::new();
         // One tenth first, all of it in a row.
-        (0..1_000_000).for_each(|i| samples.note(Owner(0), Book::Plain, NOBODY, i));
+        (0..1_000_000).for_each(|i| samples.note(Owner(0), Stratum::Plain, NOBODY, i));
         let found = shares(samples, 100_000);
         assert!(found[0].1 == EACH && (found[0].0 - 0.1).abs() < 0.03, "{found:?}");
     }
@@ -233,7 +233,7 @@ mod tests {
     fn many_owners_share_the_room_and_keep_their_shares() {
         let mut samples = DataSamples { most: 4096, each: 256, ..DataSamples::new() };
         for i in 0..400_000u64 {
-            samples.note(Owner((i % 64) as u32), Book::Sample, NOBODY, i);
+            samples.note(Owner((i % 64) as u32), Stratum::Sample, NOBODY, i);
         }
         assert!(samples.kept <= 4096 && samples.each == 64, "{} {}", samples.kept, samples.each);
         let found = shares(samples, 100_000);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn warm_up_is_not_noted() {
         let mut samples = DataSamples::new();
-        [Book::Nothing, Book::End].into_iter().for_each(|book| samples.note(Owner(0), book, NOBODY, 1));
+        [Stratum::Nothing, Stratum::End].into_iter().for_each(|stratum| samples.note(Owner(0), stratum, NOBODY, 1));
         assert!(samples.of.is_empty());
     }
 }

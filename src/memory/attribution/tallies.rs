@@ -1,4 +1,4 @@
-//! The tallies of all instructions and threads, in books by the scale of their events.
+//! The tallies of all instructions and threads, in strata by the scale of their events.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::Owner;
 
-/// The part of the program that a book's events represent.
+/// The part of the program that a stratum's events represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Book {
+pub enum Stratum {
     /// Only themselves.
     #[default]
     Plain,
@@ -22,9 +22,9 @@ pub enum Book {
     Nothing,
 }
 
-impl Book {
+impl Stratum {
     /// All, in order.
-    pub const ALL: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
+    pub const ALL: [Stratum; 5] = [Stratum::Plain, Stratum::Sample, Stratum::End, Stratum::Warming, Stratum::Nothing];
 }
 
 /// The tallies of all owners. All lists but the first grow when something is counted in them.
@@ -35,10 +35,10 @@ pub struct Tallies {
     end: Vec<Tally>,
     warming: Vec<Tally>,
     nothing: Tally,
-    book: Book,
+    stratum: Stratum,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
-    /// Events that were put away, weighted, of one book.
+    /// Events that were put away, weighted, of one stratum.
     put_away: Vec<Tally>,
     /// By owner: lines of the sample that were put away.
     weighed: Vec<Weighed>,
@@ -90,12 +90,12 @@ impl Tallies {
     /// The tally of `owner`.
     #[inline]
     pub fn of(&mut self, owner: Owner) -> &mut Tally {
-        match self.book {
-            Book::Plain => &mut self.plain[owner.0 as usize],
-            Book::Sample => of_growing(&mut self.sample, owner),
-            Book::End => of_growing(&mut self.end, owner),
-            Book::Warming => of_growing(&mut self.warming, owner),
-            Book::Nothing => &mut self.nothing,
+        match self.stratum {
+            Stratum::Plain => &mut self.plain[owner.0 as usize],
+            Stratum::Sample => of_growing(&mut self.sample, owner),
+            Stratum::End => of_growing(&mut self.end, owner),
+            Stratum::Warming => of_growing(&mut self.warming, owner),
+            Stratum::Nothing => &mut self.nothing,
         }
     }
 
@@ -150,9 +150,9 @@ impl Tallies {
         self.noted.extract_if(move |&owner, _| of(owner))
     }
 
-    /// From now on events are counted in `book`.
-    pub fn open(&mut self, book: Book) {
-        self.book = book;
+    /// From now on events are counted in `stratum`.
+    pub fn open(&mut self, stratum: Stratum) {
+        self.stratum = stratum;
     }
 
     /// A window of the sample begins.
@@ -164,8 +164,8 @@ impl Tallies {
     /// Of the compulsory misses of the present window only `share` are compulsory. The others are lines that were touched outside windows.
     /// They may still be in the last level unless the warm-up has filled it (`warm`); misses during the warm-up count as if it had not.
     pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
-        let books = [(&mut self.sample, warm), (&mut self.warming, false)];
-        for ((tallies, warm), before) in books.into_iter().zip(&self.before_window) {
+        let strata = [(&mut self.sample, warm), (&mut self.warming, false)];
+        for ((tallies, warm), before) in strata.into_iter().zip(&self.before_window) {
             for (i, tally) in tallies.iter_mut().enumerate() {
                 let before = before.get(i).copied().unwrap_or(0);
                 let compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
@@ -175,14 +175,14 @@ impl Tallies {
         }
     }
 
-    /// Puts the events of `owner` in `book` away with a weight: plain events, or those of the sample. Always of the same book.
-    pub fn put_away(&mut self, book: Book, owner: Owner, weight: f64) {
+    /// Puts the events of `owner` in `stratum` away with a weight: plain events, or those of the sample. Always of the same stratum.
+    pub fn apply_weight(&mut self, stratum: Stratum, owner: Owner, weight: f64) {
         let at = owner.0 as usize;
-        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+        let tallies = if stratum == Stratum::Plain { &mut self.plain } else { &mut self.sample };
         let Some(tally) = tallies.get_mut(at).map(std::mem::take) else { return };
         let weighted = tally.weighted(weight);
         of_growing(&mut self.put_away, owner).add(&weighted);
-        if book == Book::Sample {
+        if stratum == Stratum::Sample {
             let weighed = of_growing(&mut self.weighed, owner);
             weighed.lines += tally.visited;
             weighed.heavy += weighted.visited;
@@ -190,9 +190,9 @@ impl Tallies {
         }
     }
 
-    /// Brings the events of `owner` that were put away back to `book`, with their weights.
-    pub fn bring_back(&mut self, book: Book, owner: Owner) {
-        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+    /// Brings the events of `owner` that were put away back to `stratum`, with their weights.
+    pub fn merge_weighted(&mut self, stratum: Stratum, owner: Owner) {
+        let tallies = if stratum == Stratum::Plain { &mut self.plain } else { &mut self.sample };
         if let Some(tally) = self.put_away.get_mut(owner.0 as usize).map(std::mem::take) {
             of_growing(tallies, owner).add(&tally);
         }
@@ -209,12 +209,12 @@ impl Tallies {
         self.put_away = Vec::new();
     }
 
-    /// The book that events are counted in now.
-    pub fn book(&self) -> Book {
-        self.book
+    /// The stratum that events are counted in now.
+    pub fn stratum(&self) -> Stratum {
+        self.stratum
     }
 
-    /// The tallies of [`Book::Plain`], by owner.
+    /// The tallies of [`Stratum::Plain`], by owner.
     pub fn plain(&self) -> &[Tally] {
         &self.plain
     }
@@ -225,17 +225,17 @@ impl Tallies {
         &self.plain[owner.0 as usize]
     }
 
-    /// The tally of [`Book::End`] of `owner`.
+    /// The tally of [`Stratum::End`] of `owner`.
     pub fn end(&self, owner: Owner) -> Tally {
         self.end.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The tally of [`Book::Sample`] of `owner`.
+    /// The tally of [`Stratum::Sample`] of `owner`.
     pub fn sample(&self, owner: Owner) -> Tally {
         self.sample.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The tally of [`Book::Warming`] of `owner`.
+    /// The tally of [`Stratum::Warming`] of `owner`.
     pub fn warming(&self, owner: Owner) -> Tally {
         self.warming.get(owner.0 as usize).copied().unwrap_or_default()
     }
@@ -266,14 +266,14 @@ mod tests {
     fn each_owner_has_a_mean_weight_of_its_own() {
         let mut tallies = Tallies::default();
         let [one, other, idle] = [(); 3].map(|()| tallies.add());
-        tallies.open(Book::Sample);
+        tallies.open(Stratum::Sample);
         for (owner, lines, weight) in [(one, 30, 100.0), (other, 20, 1.0), (other, 20, 3.0)] {
             *tallies.of(owner) = Tally { visited: lines, last_fills: lines, ..Tally::default() };
-            tallies.put_away(Book::Sample, owner, weight);
+            tallies.apply_weight(Stratum::Sample, owner, weight);
             assert_eq!(*tallies.of(owner), Tally::default());
         }
         assert_eq!([one, other, idle].map(|owner| tallies.mean_weight(owner)), [Some(100.0), Some(2.0), None]);
-        [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
+        [one, other, idle].into_iter().for_each(|owner| tallies.merge_weighted(Stratum::Sample, owner));
         // Divided by its mean weight, each has its unweighted events.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
     }

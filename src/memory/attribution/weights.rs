@@ -1,6 +1,6 @@
 //! Weights of accesses, and division of accesses by weight.
 
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::profile::evidence::memory::Access;
 
@@ -44,12 +44,12 @@ pub fn split(accesses: &[Access], lines: u64) -> (Vec<Access>, Vec<Access>) {
 /// The parts of an access that warm the caches up and that count, if a weight of `left` of the warm-up is left. A string may be longer
 /// than all of the warm-up: its stores would count, and not its loads.
 #[inline]
-pub fn by_warm_up(access: &Access, left: u64) -> [Option<(Book, Access)>; 2] {
+pub fn by_warm_up(access: &Access, left: u64) -> [Option<(Stratum, Access)>; 2] {
     if left == 0 {
-        return [None, Some((Book::Plain, *access))];
+        return [None, Some((Stratum::Plain, *access))];
     }
     let (first, rest) = cut(access, left);
-    [Some((Book::Nothing, first)), rest.map(|rest| (Book::Plain, rest))]
+    [Some((Stratum::Nothing, first)), rest.map(|rest| (Stratum::Plain, rest))]
 }
 
 #[cfg(test)]
@@ -60,12 +60,13 @@ mod tests {
     #[test]
     fn a_string_is_divided_where_the_warm_up_ends() {
         let string = Access { address: 0x1010, bytes: 1000, site: 7, kind: AccessKind::Store };
-        let divided = |left| by_warm_up(&string, left).map(|part| part.map(|(book, a)| (book, a.address, a.bytes)));
-        assert_eq!(divided(0), [None, Some((Book::Plain, 0x1010, 1000))]);
-        assert_eq!(divided(4), [Some((Book::Nothing, 0x1010, 240)), Some((Book::Plain, 0x1100, 760))]);
-        assert_eq!(divided(16), [Some((Book::Nothing, 0x1010, 1000)), None]);
+        let divided =
+            |left| by_warm_up(&string, left).map(|part| part.map(|(stratum, a)| (stratum, a.address, a.bytes)));
+        assert_eq!(divided(0), [None, Some((Stratum::Plain, 0x1010, 1000))]);
+        assert_eq!(divided(4), [Some((Stratum::Nothing, 0x1010, 240)), Some((Stratum::Plain, 0x1100, 760))]);
+        assert_eq!(divided(16), [Some((Stratum::Nothing, 0x1010, 1000)), None]);
         let word = Access { bytes: 8, ..string };
-        assert_eq!(by_warm_up(&word, 1)[0].map(|part| part.0), Some(Book::Nothing));
+        assert_eq!(by_warm_up(&word, 1)[0].map(|part| part.0), Some(Stratum::Nothing));
     }
 
     #[test]

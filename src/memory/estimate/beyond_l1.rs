@@ -1,8 +1,8 @@
-//! Estimates beyond L1 for one instruction: the events of each book, scaled up to lines of the whole program.
+//! Estimates beyond L1 for one instruction: the events of each stratum, scaled up to lines of the whole program.
 
 use crate::profile::evidence::memory::Traffic;
 
-use crate::memory::attribution::tallies::{Book, Tallies};
+use crate::memory::attribution::tallies::{Stratum, Tallies};
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::line::Owner;
@@ -15,7 +15,7 @@ use crate::memory::sampling::executions::Factors;
 #[derive(Debug, Clone, Copy)]
 pub struct BeyondL1 {
     /// The opening, windows, and warm-ups of windows.
-    books: [Scaled; 3],
+    strata: [Scaled; 3],
     /// How many misses of L2 and of the last level page coloring adds or removes.
     pub of_placement: [f64; 2],
     /// Lines left in the caches at the end of the program, which are not scaled up in time.
@@ -24,7 +24,7 @@ pub struct BeyondL1 {
     has_l2: bool,
 }
 
-/// A book and its scale factors.
+/// A stratum and its scale factors.
 #[derive(Debug, Clone, Copy)]
 struct Scaled {
     tally: Tally,
@@ -37,7 +37,7 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// Number of events seen, or 0 if the book is not scaled up.
+    /// Number of events seen, or 0 if the stratum is not scaled up.
     fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
         if self.scale > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
     }
@@ -49,46 +49,46 @@ impl Scaled {
 }
 
 impl BeyondL1 {
-    /// The books of `owner` in `tallies`, after all events were brought back, scaled by the mean `factors` of its events. `mean_weight` is
+    /// The strata of `owner` in `tallies`, after all events were brought back, scaled by the mean `factors` of its events. `mean_weight` is
     /// used where the tallies have no mean weight of windows.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
-        let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
+        let strata = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
         // Weights only divide the executions among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
         let factors = factors.each();
         let scaled: [Scaled; 3] = std::array::from_fn(|i| {
-            let tally = tallies.as_placed(&books[i]);
-            let placed = tally.last_fills.max(1) as f64 / books[i].last_fills.max(1) as f64;
+            let tally = tallies.as_placed(&strata[i]);
+            let placed = tally.last_fills.max(1) as f64 / strata[i].last_fills.max(1) as f64;
             Scaled { tally, weight: weights[i], scale: lines * factors[i] / weights[i], placed }
         });
         let of_placement = [|tally: &Tally| tally.l2_fills, |tally: &Tally| tally.last_fills].map(|fills| {
-            let both = scaled.iter().zip(&books);
+            let both = scaled.iter().zip(&strata);
             both.map(|(s, seen)| (fills(&s.tally) as f64 - fills(seen) as f64) * s.scale).sum::<f64>().abs()
         });
-        BeyondL1 { books: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
+        BeyondL1 { strata: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
     }
 
     /// Whether the model simulated any access of it before the end of the program.
     pub fn saw_any(&self) -> bool {
-        self.books.iter().any(|book| book.tally.accesses > 0)
+        self.strata.iter().any(|stratum| stratum.tally.accesses > 0)
     }
 
     /// Number of observed events that the estimate is based on.
     pub fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
-        self.books.iter().map(|book| book.seen(&events)).sum()
+        self.strata.iter().map(|stratum| stratum.seen(&events)).sum()
     }
 
     /// Estimated number of such events in the whole program.
     pub fn events(&self, of: impl Fn(&Tally) -> u64) -> f64 {
-        self.books.iter().map(|book| of(&book.tally) as f64 * book.scale).sum()
+        self.strata.iter().map(|stratum| of(&stratum.tally) as f64 * stratum.scale).sum()
     }
 
     /// Relative change of the events per execution between the opening and windows, at most 1. Warm-ups replace the opening if it saw too
     /// few executions. `executed` has the executions by phase. `None` if too few executions were seen.
     pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {
         let [opening, _, warming, measured] = executed;
-        let rate = |book: usize, executed: u64| {
-            let Scaled { tally, weight, .. } = &self.books[book];
+        let rate = |stratum: usize, executed: u64| {
+            let Scaled { tally, weight, .. } = &self.strata[stratum];
             (executed as f64 >= ENOUGH).then(|| events(tally) as f64 / weight / executed as f64)
         };
         let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
@@ -98,7 +98,7 @@ impl BeyondL1 {
     /// How many events the program may have had if only warm-ups saw some and windows saw none; `executed` has the executions by phase.
     pub fn only_in_warm_ups(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> f64 {
         let [_, pauses, warming, measured] = executed.map(|n| n as f64);
-        let [_, in_windows, in_warm_ups] = self.books.map(|book| events(&book.tally) as f64);
+        let [_, in_windows, in_warm_ups] = self.strata.map(|stratum| events(&stratum.tally) as f64);
         if in_windows > 0.0 || measured < ENOUGH || warming < ENOUGH {
             return 0.0;
         }
@@ -108,28 +108,28 @@ impl BeyondL1 {
     /// The estimate of L1 events from these lines.
     pub fn near(&self) -> Near {
         let mut all = Near::default();
-        self.books.iter().for_each(|book| all.add(&near(&book.tally, book.scale)));
+        self.strata.iter().for_each(|stratum| all.add(&near(&stratum.tally, stratum.scale)));
         all
     }
 
-    /// How many stays of lines in the caches a stay that began in `book` represents.
-    pub fn stands_for(&self, book: Book) -> f64 {
-        match book {
-            Book::Plain => self.books[0].stays(),
-            Book::Sample => self.books[1].stays(),
-            Book::Warming => self.books[2].stays(),
-            Book::End => self.lines,
-            Book::Nothing => 0.0,
+    /// How many stays of lines in the caches a stay that began in `stratum` represents.
+    pub fn stands_for(&self, stratum: Stratum) -> f64 {
+        match stratum {
+            Stratum::Plain => self.strata[0].stays(),
+            Stratum::Sample => self.strata[1].stays(),
+            Stratum::Warming => self.strata[2].stays(),
+            Stratum::End => self.lines,
+            Stratum::Nothing => 0.0,
         }
     }
 
     /// The traffic of the levels beyond L1; with sampling windows, `written` gives the lines written to memory.
     pub fn traffic(&self, beyond: &Beyond, written: Written) -> Traffic {
         let mut all = beyond.traffic(&self.end, self.lines);
-        for book in &self.books {
-            let mut traffic = beyond.traffic(&book.tally, book.scale);
-            traffic.seen_lines = book.seen(Tally::seen_in_memory);
-            traffic.l3_seen_lines = book.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
+        for stratum in &self.strata {
+            let mut traffic = beyond.traffic(&stratum.tally, stratum.scale);
+            traffic.seen_lines = stratum.seen(Tally::seen_in_memory);
+            traffic.l3_seen_lines = stratum.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
             all.add(&traffic);
         }
         if beyond.windows {
@@ -152,11 +152,11 @@ mod tests {
     const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
 
     /// One owner with these tallies, whose windows have a factor of 10.
-    fn behind(books: impl IntoIterator<Item = (Book, Tally)>) -> BeyondL1 {
+    fn behind(strata: impl IntoIterator<Item = (Stratum, Tally)>) -> BeyondL1 {
         let mut tallies = Tallies::default();
         let owner = tallies.add();
-        for (book, tally) in books {
-            tallies.open(book);
+        for (stratum, tally) in strata {
+            tallies.open(stratum);
             *tallies.of(owner) = tally;
         }
         let factors = Factors { plain: 1.0, sample: 10.0, warming: 0.0 };
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn warm_ups_that_stand_for_nothing_are_no_lines_that_were_seen() {
-        let it = behind([(Book::Plain, fills(5)), (Book::Sample, fills(40)), (Book::Warming, fills(1000))]);
+        let it = behind([(Stratum::Plain, fills(5)), (Stratum::Sample, fills(40)), (Stratum::Warming, fills(1000))]);
         let traffic = it.traffic(&WINDOWS, Written::default());
         assert_eq!((traffic.seen_lines, traffic.l3_seen_lines, it.seen(|t| t.l1_fills)), (45.0, 45.0, 45.0));
         assert_eq!((traffic.l3_misses, it.near().traffic.l1_misses), (LINES * 405.0, LINES * 405.0));
@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn windows_that_are_as_what_came_before_have_not_changed() {
         let changed = |opening, windows, executed| {
-            behind([(Book::Plain, fills(opening)), (Book::Sample, fills(windows))]).changed(executed, |t| t.last_fills)
+            behind([(Stratum::Plain, fills(opening)), (Stratum::Sample, fills(windows))])
+                .changed(executed, |t| t.last_fills)
         };
         assert_eq!(changed(100, 200, [10_000, 7, 7, 20_000]), Some(0.0));
         assert_eq!(changed(150, 200, [10_000, 7, 7, 20_000]), Some(0.5));
@@ -189,7 +190,7 @@ mod tests {
             (Some(1.0), Some(0.0))
         );
         assert_eq!((changed(100, 200, [100, 7, 7, 20_000]), changed(100, 200, [10_000, 7, 7, 20])), (None, None));
-        let late = behind([(Book::Sample, fills(200)), (Book::Warming, fills(80))]);
+        let late = behind([(Stratum::Sample, fills(200)), (Stratum::Warming, fills(80))]);
         let changed = late.changed([0, 7, 10_000, 20_000], |t| t.l2_fills).unwrap();
         assert!((changed - 0.2).abs() < 1e-9);
     }
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn what_only_warm_ups_saw_may_be_in_pauses_too() {
         let executed = [7, 80_000, 10_000, 10_000];
-        let only = |measured| behind([(Book::Sample, fills(measured)), (Book::Warming, fills(30))]);
+        let only = |measured| behind([(Stratum::Sample, fills(measured)), (Stratum::Warming, fills(30))]);
         assert_eq!(only(0).only_in_warm_ups(executed, |t| t.last_fills), LINES * 30.0 * 5.0);
         assert_eq!(only(1).only_in_warm_ups(executed, |t| t.last_fills), 0.0, "windows tell that");
         assert_eq!(only(0).only_in_warm_ups([7, 80_000, 10_000, 10], |t| t.last_fills), 0.0, "hardly any was measured");
@@ -206,11 +207,11 @@ mod tests {
     #[test]
     fn what_is_dirty_at_the_end_is_written_at_least() {
         let end = Tally { l2_writebacks: 20, last_writebacks: 20, ..Tally::default() };
-        let it = behind([(Book::Sample, fills(40)), (Book::End, end)]);
+        let it = behind([(Stratum::Sample, fills(40)), (Stratum::End, end)]);
         let written = |lines| it.traffic(&WINDOWS, Written { lines, scatter: 3.0 }).dram_write;
         assert_eq!((written(0.0), written(LINES * 90.0)), (64.0 * LINES * 20.0, 64.0 * LINES * 90.0));
         assert_eq!(
-            [Book::Plain, Book::Sample, Book::Warming].map(|book| it.stands_for(book)),
+            [Stratum::Plain, Stratum::Sample, Stratum::Warming].map(|stratum| it.stands_for(stratum)),
             [LINES, 10.0 * LINES, 0.0]
         );
     }

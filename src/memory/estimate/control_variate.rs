@@ -225,13 +225,13 @@ impl OfOwner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::attribution::tallies::Book;
+    use crate::memory::attribution::tallies::Stratum;
 
     /// Bursts of 1000 accesses each, with their fills and the fills in the sample of one line in 32.
     fn after(bursts: &[(u64, u64)]) -> (ControlVariate, u64) {
         let (mut control, mut full, mut sample) = (ControlVariate::default(), Tallies::default(), Tallies::default());
         let owner = full.add();
-        full.open(Book::Plain);
+        full.open(Stratum::Plain);
         sample.add();
         for &(fills, of_sample) in bursts {
             control.meet(0, owner, &full.plain()[0]);
@@ -295,7 +295,7 @@ mod tests {
     fn bursts_of_threads_are_their_own() {
         let (mut control, mut full, mut sample) = (ControlVariate::default(), Tallies::default(), Tallies::default());
         let owners = [full.add(), full.add()];
-        full.open(Book::Plain);
+        full.open(Stratum::Plain);
         owners.iter().for_each(|_| _ = sample.add());
         // Both threads have a burst of two parts at one time.
         for _ in 0..2 {

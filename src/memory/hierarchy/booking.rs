@@ -47,7 +47,7 @@ impl Hierarchy {
     /// `line` leaves last level `last` in this state.
     pub(super) fn book_left_last(&mut self, last: usize, line: Line, state: State) {
         if let Some(residencies) = &mut self.residencies {
-            residencies.end(last, line, state, self.tallies.book());
+            residencies.end(last, line, state, self.tallies.stratum());
         }
         if let Some(writer) = state.writer() {
             self.tallies.of(writer).last_writebacks += 1;

@@ -404,7 +404,7 @@ impl Hierarchy {
         self.fills += 1;
         self.met += u64::from(fresh);
         if let Some(residencies) = &mut self.residencies {
-            residencies.begin(own, line, owner, self.tallies.book());
+            residencies.begin(own, line, owner, self.tallies.stratum());
         }
         if !victim_cache {
             self.insert_last(own, line, set, State::CLEAN);

@@ -4,7 +4,7 @@ use crate::isa::facts::AccessKind;
 use crate::profile::evidence::memory::Access;
 
 use crate::memory::attribution::owners::{Owners, Place};
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::caches::geometry::{LINE_BYTES, LINE_SHIFT};
 use crate::memory::caches::line::{Line, Owner, bytes_of_line};
 use crate::memory::classify::access_pattern::AccessPattern;
@@ -21,9 +21,9 @@ pub fn play(
     access: &Access,
     orders: Option<u32>,
     admit: impl Fn(Line) -> bool,
-    mut from_memory: impl FnMut(Book, u64),
+    mut from_memory: impl FnMut(Stratum, u64),
 ) {
-    let book = hierarchy.tallies.book();
+    let stratum = hierarchy.tallies.stratum();
     let tally = hierarchy.tallies.of(owner);
     tally.accesses += 1;
     let store = match access.kind {
@@ -49,7 +49,7 @@ pub fn play(
         let bytes = bytes_of_line(start % LINE_BYTES, end - start + 1);
         if access.kind == AccessKind::NtStore {
             if hierarchy.store_past(place.core, owner, line, bytes) {
-                from_memory(book, start);
+                from_memory(stratum, start);
             }
             continue;
         }
@@ -60,7 +60,7 @@ pub fn play(
             note_order(hierarchy, owners, (place.book, owner), line.group(sample), access.kind, follows);
         }
         if outcome == Outcome::Memory {
-            from_memory(book, start);
+            from_memory(stratum, start);
         }
     }
 }
@@ -69,12 +69,12 @@ pub fn play(
 fn note_order(
     hierarchy: &mut Hierarchy,
     owners: &mut Owners,
-    (book, owner): (usize, Owner),
+    (stratum, owner): (usize, Owner),
     line: Line,
     kind: AccessKind,
     follows: bool,
 ) {
-    let Some((steps, recent)) = owners.order(book, owner) else { return };
+    let Some((steps, recent)) = owners.order(stratum, owner) else { return };
     let order = recent.classify(line, steps);
     let order = if follows { AccessPattern::Unit } else { order };
     let tally = hierarchy.tallies.of(owner);

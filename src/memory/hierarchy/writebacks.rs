@@ -24,7 +24,7 @@
 
 use std::collections::HashMap;
 
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::{Line, Owner, State};
 
@@ -50,7 +50,7 @@ pub struct Residencies {
 /// A stay that goes on: 8 bytes for each line in the caches.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
-    /// The owner of its fill; above [`BOOK_SHIFT`] the fill's book, and whether the stay began before the latest pause, or before the
+    /// The owner of its fill; above [`STRATUM_SHIFT`] the fill's stratum, and whether the stay began before the latest pause, or before the
     /// current half of the start ([`OLD`]).
     filler: u32,
     /// Weight of the fill among the fills of its instruction; [`UNKNOWN`] until windows are weighted.
@@ -58,10 +58,10 @@ struct Stay {
 }
 
 /// The number of owners is below two to this power.
-const BOOK_SHIFT: u32 = 28;
+const STRATUM_SHIFT: u32 = 28;
 const OLD: u32 = 1 << 31;
-/// The book of stays that represent only themselves.
-const ITSELF: Book = Book::End;
+/// The stratum of stays that represent only themselves.
+const ITSELF: Stratum = Stratum::End;
 const UNKNOWN: f32 = 0.0;
 
 /// All stays of one kind that are over.
@@ -77,7 +77,7 @@ struct Over {
 /// The kind of a stay that began with one owner's fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    book: Book,
+    stratum: Stratum,
     /// The last writer of the line.
     writer: Option<Owner>,
     /// It was followed to its end.
@@ -87,8 +87,8 @@ struct Kind {
 /// Scale and error of one owner's fills.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownFills {
-    /// Lines of the program per line, by [`Book`], without the weight.
-    pub stands_for: [f64; Book::ALL.len()],
+    /// Lines of the program per line, by [`Stratum`], without the weight.
+    pub stands_for: [f64; Stratum::ALL.len()],
     /// Their relative error.
     pub error: f64,
 }
@@ -104,22 +104,22 @@ pub struct Written {
 
 impl Residencies {
     /// `line` comes from memory to last level `last`, for `filler`.
-    pub fn begin(&mut self, last: usize, line: Line, filler: Owner, book: Book) {
+    pub fn begin(&mut self, last: usize, line: Line, filler: Owner, stratum: Stratum) {
         if self.present.len() <= last {
             self.present.resize_with(last + 1, HashMap::default);
         }
-        if let Some(before) = self.present[last].insert(line, Stay::new(filler, book)) {
+        if let Some(before) = self.present[last].insert(line, Stay::new(filler, stratum)) {
             // The line left unnoticed: clean.
             self.end_stay(before, None, true);
         }
     }
 
-    /// `line` leaves last level `last` in this `state`, in an event of `book`. If the model did not see its fill (a level had given the
+    /// `line` leaves last level `last` in this `state`, in an event of `stratum`. If the model did not see its fill (a level had given the
     /// line up while a private cache still held it, dirty), it has the scale of the writer's own events.
-    pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
+    pub fn end(&mut self, last: usize, line: Line, state: State, stratum: Stratum) {
         let mut stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
         stay.iter_mut().filter(|_| self.outlasts(state)).for_each(Stay::outlast);
-        if let Some(stay) = stay.or_else(|| state.writer().map(|filler| Stay::new(filler, book))) {
+        if let Some(stay) = stay.or_else(|| state.writer().map(|filler| Stay::new(filler, stratum))) {
             self.end_stay(stay, state.writer(), !state.is_stale());
         }
     }
@@ -157,7 +157,7 @@ impl Residencies {
     }
 
     fn end_stay(&mut self, stay: Stay, writer: Option<Owner>, followed: bool) {
-        let over = self.over(stay.filler(), Kind { book: stay.book(), writer, followed });
+        let over = self.over(stay.filler(), Kind { stratum: stay.stratum(), writer, followed });
         over.stays = over.stays.saturating_add(1);
         if stay.weight == UNKNOWN {
             over.unweighted += 1;
@@ -213,7 +213,7 @@ impl Residencies {
         for (filler, over) in (0..).map(Owner).zip(&self.over).filter(|(_, over)| !over.is_empty()) {
             let mut fills = Fills::default();
             let KnownFills { stands_for, error } = known(filler);
-            over.iter().for_each(|over| fills.add(over, stands_for[over.kind.book as usize]));
+            over.iter().for_each(|over| fills.add(over, stands_for[over.kind.stratum as usize]));
             let unseen_share = fills.written_unseen() / fills.followed_dirty().max(1e-9);
             for (writer, of_writer) in &fills.writers {
                 let more = unseen_share * of_writer.followed;
@@ -228,10 +228,10 @@ impl Residencies {
 }
 
 impl Stay {
-    /// A stay that begins with an event of `filler` in this book; in windows its weight is set later.
-    fn new(filler: Owner, book: Book) -> Self {
-        let weight = if book == Book::Sample { UNKNOWN } else { 1.0 };
-        Stay { filler: filler.0 | (book as u32) << BOOK_SHIFT, weight }
+    /// A stay that begins with an event of `filler` in this stratum; in windows its weight is set later.
+    fn new(filler: Owner, stratum: Stratum) -> Self {
+        let weight = if stratum == Stratum::Sample { UNKNOWN } else { 1.0 };
+        Stay { filler: filler.0 | (stratum as u32) << STRATUM_SHIFT, weight }
     }
 
     /// The line is found still present.
@@ -242,11 +242,11 @@ impl Stay {
     }
 
     fn filler(&self) -> Owner {
-        Owner(self.filler & ((1 << BOOK_SHIFT) - 1))
+        Owner(self.filler & ((1 << STRATUM_SHIFT) - 1))
     }
 
-    fn book(&self) -> Book {
-        Book::ALL[((self.filler & !OLD) >> BOOK_SHIFT) as usize]
+    fn stratum(&self) -> Stratum {
+        Stratum::ALL[((self.filler & !OLD) >> STRATUM_SHIFT) as usize]
     }
 }
 
@@ -286,7 +286,7 @@ impl Fills {
         };
         let of_writer = self.writers.entry(writer).or_default();
         of_writer.all += lines;
-        of_writer.themselves += if kind.book == ITSELF { lines } else { 0.0 };
+        of_writer.themselves += if kind.stratum == ITSELF { lines } else { 0.0 };
         of_writer.followed += if kind.followed { lines } else { 0.0 };
     }
 
@@ -319,7 +319,7 @@ mod tests {
 
     /// Windows have a factor of 10, and the fills of `ONE` have an error of 5 %.
     fn written(stays: Residencies) -> [(f64, f64); 2] {
-        let stands_for = Book::ALL.map(|book| if book == Book::Sample { 10.0 } else { 1.0 });
+        let stands_for = Stratum::ALL.map(|stratum| if stratum == Stratum::Sample { 10.0 } else { 1.0 });
         let written = stays.written(|filler| KnownFills { stands_for, error: if filler == ONE { 0.05 } else { 0.0 } });
         [ONE, OTHER].map(|owner| written.get(&owner).map_or((0.0, 0.0), |w| (w.lines, w.scatter)))
     }
@@ -327,14 +327,14 @@ mod tests {
     #[test]
     fn a_line_is_written_back_as_often_as_it_came() {
         let mut stays = Residencies::default();
-        lines(0..100).for_each(|line| stays.begin(0, line, ONE, Book::Plain));
-        lines(100..200).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
+        lines(0..100).for_each(|line| stays.begin(0, line, ONE, Stratum::Plain));
+        lines(100..200).for_each(|line| stays.begin(0, line, ONE, Stratum::Sample));
         // Half of the fills in windows leave before their weight is known, the other half after.
         let dirty = State::dirty(OTHER);
-        lines(100..150).for_each(|line| stays.end(0, line, dirty, Book::Warming));
+        lines(100..150).for_each(|line| stays.end(0, line, dirty, Stratum::Warming));
         stays.weigh(|owner| (owner == ONE).then_some(3.0));
-        lines(150..180).for_each(|line| stays.end(0, line, dirty, Book::End));
-        lines(0..100).chain(lines(180..200)).for_each(|line| stays.end(0, line, State::CLEAN, Book::End));
+        lines(150..180).for_each(|line| stays.end(0, line, dirty, Stratum::End));
+        lines(0..100).chain(lines(180..200)).for_each(|line| stays.end(0, line, State::CLEAN, Stratum::End));
         let [(of_one, _), (of_other, scatter)] = written(stays);
         assert_eq!((of_one, of_other), (0.0, 80.0 * 30.0));
         assert!((scatter - 0.05 * of_other).abs() < 1e-9, "as well known as the fills that brought them");
@@ -343,23 +343,23 @@ mod tests {
     #[test]
     fn last_levels_have_lines_of_their_own_and_others_are_the_writers() {
         let mut stays = Residencies::default();
-        stays.begin(0, Line(7), ONE, Book::Plain);
-        stays.begin(1, Line(7), OTHER, Book::Plain);
-        stays.end(1, Line(7), State::dirty(OTHER), Book::Plain);
+        stays.begin(0, Line(7), ONE, Stratum::Plain);
+        stays.begin(1, Line(7), OTHER, Stratum::Plain);
+        stays.end(1, Line(7), State::dirty(OTHER), Stratum::Plain);
         // Another level still has the line that this one gave up.
-        stays.end(1, Line(7), State::dirty(OTHER), Book::Sample);
-        stays.end(0, Line(7), State::dirty(ONE), Book::Plain);
+        stays.end(1, Line(7), State::dirty(OTHER), Stratum::Sample);
+        stays.end(0, Line(7), State::dirty(ONE), Stratum::Plain);
         assert_eq!(written(stays).map(|(lines, _)| lines), [1.0, 11.0]);
     }
 
     #[test]
     fn what_a_pause_hides_is_told_by_stays_that_it_does_not() {
         let mut stays = Residencies::default();
-        lines(0..200).for_each(|line| stays.begin(0, line, ONE, Book::Plain));
-        lines(0..50).for_each(|line| stays.end(0, line, State::dirty(OTHER), Book::Plain));
-        lines(50..100).for_each(|line| stays.end(0, line, State::CLEAN, Book::Plain));
-        lines(100..110).for_each(|line| stays.end(0, line, State::dirty(OTHER).aged(), Book::Plain));
-        lines(110..200).for_each(|line| stays.end(0, line, State::CLEAN.aged(), Book::Plain));
+        lines(0..200).for_each(|line| stays.begin(0, line, ONE, Stratum::Plain));
+        lines(0..50).for_each(|line| stays.end(0, line, State::dirty(OTHER), Stratum::Plain));
+        lines(50..100).for_each(|line| stays.end(0, line, State::CLEAN, Stratum::Plain));
+        lines(100..110).for_each(|line| stays.end(0, line, State::dirty(OTHER).aged(), Stratum::Plain));
+        lines(110..200).for_each(|line| stays.end(0, line, State::CLEAN.aged(), Stratum::Plain));
         let [_, (lines_written, scatter)] = written(stays);
         assert!((lines_written - 100.0).abs() < 1e-9, "{lines_written}");
         assert!((scatter - 5.0f64.hypot(40.0)).abs() < 1e-9, "40 of them nobody saw: {scatter}");
@@ -369,15 +369,15 @@ mod tests {
     fn stays_that_outlast_a_pause_stand_for_themselves() {
         let run = |outlast, state: State| {
             let mut stays = Residencies::default();
-            lines(0..20).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
+            lines(0..20).for_each(|line| stays.begin(0, line, ONE, Stratum::Sample));
             stays.pause(std::iter::empty());
             // Met in a warm-up, which has no scale otherwise.
-            lines(20..30).for_each(|line| stays.begin(0, line, ONE, Book::Warming));
+            lines(20..30).for_each(|line| stays.begin(0, line, ONE, Stratum::Warming));
             stays.measure(outlast);
-            lines(0..10).for_each(|line| stays.end(0, line, state, Book::Sample));
+            lines(0..10).for_each(|line| stays.end(0, line, state, Stratum::Sample));
             stays.pause(lines(10..30).map(|line| (0, line, state)));
             stays.measure(outlast);
-            lines(10..30).for_each(|line| stays.end(0, line, state, Book::End));
+            lines(10..30).for_each(|line| stays.end(0, line, state, Stratum::End));
             written(stays)[1]
         };
         let used = State::dirty(OTHER);
@@ -393,8 +393,8 @@ mod tests {
     fn kinds_beyond_the_limit_are_the_writers_own() {
         let mut stays = Residencies::default();
         for number in 0..MOST_KINDS as u64 + 10 {
-            stays.begin(0, Line(number), Owner(number as u32), Book::Plain);
-            stays.end(0, Line(number), State::dirty(OTHER), Book::Plain);
+            stays.begin(0, Line(number), Owner(number as u32), Stratum::Plain);
+            stays.end(0, Line(number), State::dirty(OTHER), Stratum::Plain);
         }
         assert!(stays.kinds <= MOST_KINDS + 1);
         assert_eq!(written(stays)[1].0, MOST_KINDS as f64 + 10.0);

@@ -1,6 +1,6 @@
 //! The model's evidence at the end of a run.
 
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::line::Owner;
 use crate::memory::calibration;
@@ -30,7 +30,7 @@ impl CacheModel {
         let sampled = self.sampled.iter_mut().map(|sampled| &mut sampled.hierarchy);
         for hierarchy in sampled.chain([&mut self.full]) {
             hierarchy.tallies.note_apart(false);
-            hierarchy.tallies.open(Book::End);
+            hierarchy.tallies.open(Stratum::End);
             hierarchy.flush();
         }
         let residencies = self.sampled.as_mut().and_then(|s| s.hierarchy.residencies()).map(std::mem::take);
@@ -62,7 +62,10 @@ impl CacheModel {
             let (site, _) = self.owners.pairs()[owner.0 as usize];
             let of_windows = error(owner, &behind, &factors, self.strata.scatter(site).l3, |t| t.last_fills);
             let cold = behind.events(|t| t.cold) / behind.events(|t| t.last_fills).max(1.0);
-            KnownFills { stands_for: Book::ALL.map(|book| behind.stands_for(book)), error: of_windows.hypot(cold) }
+            KnownFills {
+                stands_for: Stratum::ALL.map(|stratum| behind.stands_for(stratum)),
+                error: of_windows.hypot(cold),
+            }
         };
         let written = residencies.map(|residencies| residencies.written(known_fills)).unwrap_or_default();
         let (mut traffic, mut unseen) = (Vec::new(), 0.0);

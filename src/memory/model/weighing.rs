@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tallies::Stratum;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::Owner;
 use crate::memory::estimate::ablation::Estimator;
@@ -36,11 +36,11 @@ impl CacheModel {
         for (owner, (site, thread)) in (0..).map(Owner).zip(pairs) {
             let Some(Weights { sampled, bursts }) = weights.get(site) else { continue };
             if let Some(weight) = sampled {
-                hierarchy.tallies.put_away(Book::Sample, owner, *weight);
+                hierarchy.tallies.apply_weight(Stratum::Sample, owner, *weight);
             }
             // A thread that was always seen is not scaled up.
             if let Some(weight) = bursts.filter(|_| rhythm.was_sampled(*thread)) {
-                self.full.tallies.put_away(Book::Plain, owner, weight);
+                self.full.tallies.apply_weight(Stratum::Plain, owner, weight);
                 control.put_away(owner, weight);
             }
         }
@@ -61,8 +61,8 @@ impl CacheModel {
         self.put_away(&weights);
         let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
         for owner in (0..self.owners.pairs().len() as u32).map(Owner) {
-            hierarchy.tallies.bring_back(Book::Sample, owner);
-            self.full.tallies.bring_back(Book::Plain, owner);
+            hierarchy.tallies.merge_weighted(Stratum::Sample, owner);
+            self.full.tallies.merge_weighted(Stratum::Plain, owner);
         }
         hierarchy.tallies.all_back();
         self.full.tallies.all_back();

@@ -36,7 +36,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// By book: plain, sample, warming.
+    /// By stratum: plain, sample, warming.
     pub fn each(&self) -> [f64; 3] {
         [self.plain, self.sample, self.warming]
     }

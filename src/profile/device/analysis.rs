@@ -1,4 +1,4 @@
-//! What the model says of kernels and of the program's use of GPUs; recomputed from the facts.
+//! The model's results for kernels and for the program's use of GPUs; recomputed from the facts.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ pub struct Finding {
     pub device: u32,
     /// Seconds that can be saved, at most.
     pub seconds: f64,
-    /// What to do, with its evidence: one sentence.
+    /// The advice with its evidence: one sentence.
     pub advice: String,
 }
 
-/// What the model says of a kernel.
+/// The model's results for a kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Analysis {
     /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp64 gpu-fp32 gpu-fp16 gpu-tensor gpu-issue
@@ -35,7 +35,7 @@ pub struct Analysis {
     pub intensity: Option<f64>,
     /// The least time as one obstacle after the other is gone, descending; empty without counts.
     pub ladder: Vec<Rung>,
-    /// What to do: on the class first.
+    /// Advice: on the class first.
     pub advice: Vec<Advice>,
     /// The class that a known kernel was built for (`rprof demo --gpu`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct Analysis {
 /// A rung of the ladder.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rung {
-    /// What is gone in addition to what is gone on the rungs before: `tail` or a class.
+    /// The loss that this rung removes, beside those of the rungs before: `tail` or a class.
     pub without: String,
     /// Least seconds of all launches then.
     pub seconds: f64,
@@ -62,7 +62,7 @@ pub struct Term {
     pub refuted: bool,
 }
 
-/// What to do about one cause.
+/// Advice on one cause.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Advice {
     /// The cause: the class, `tail` for the last wave of blocks, `local-memory` for spilled registers.

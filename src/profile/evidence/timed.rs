@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ThreadInfo;
 use super::marks::TimedMarks;
+use crate::profile::clock::ClockSource;
 use crate::profile::code::{CodeRef, ModuleInfo};
 use crate::profile::core_to_core::CoreToCore;
 use crate::profile::run::Warning;
@@ -38,6 +39,9 @@ pub struct TimedEvidence {
     pub placements: Vec<PlacementSeen>,
     /// Frequencies of the CPUs' clocks, in order of time; empty if rprof did not watch them.
     pub clocks: Vec<ClockSeen>,
+    /// How these were seen; `None`: there are none.
+    #[serde(default)]
+    pub clock_source: Option<ClockSource>,
     /// Page faults of the program and of the descendants that it waited for: minor, major.
     pub page_faults: Option<(u64, u64)>,
     /// Samples and intervals outside of these seconds were left out; `None`: none was.

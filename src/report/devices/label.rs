@@ -1,4 +1,4 @@
-//! Names of kernels that can be told apart: many are one template with different arguments, which shortening folds.
+//! Distinct names of kernels: many are one template with different arguments, which shortening folds.
 
 use crate::profile::device::{Devices, Kernel};
 use crate::report::name;

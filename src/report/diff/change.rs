@@ -28,7 +28,7 @@ pub struct Change<'p> {
     pub class: (Class<'p>, Class<'p>),
     /// Loops of a function, inner ones included.
     pub loops: Vec<Change<'p>>,
-    /// Loops that could not be told apart.
+    /// Loops that could not be distinguished.
     pub loops_alike: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `--fail-if CONDITION`: what is asked of a comparison.
+//! `--fail-if CONDITION`: a question about a comparison.
 //!
 //! ```text
 //! FIGURE>N%           a function whose figure grew by more than N percent, and by more than its error
@@ -56,7 +56,7 @@ pub struct Condition {
     pub test: Test,
 }
 
-/// What is wrong with a condition. Its display is one line with a remedy.
+/// An error in a condition. Its display is one line with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCondition {
     #[error("{0}: there is no figure {1}; figures: {list}, class", list = figures())]

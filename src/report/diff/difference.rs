@@ -81,7 +81,7 @@ impl Difference<'_> {
         matches!(self.outcome(), Outcome::Grew | Outcome::Fell)
     }
 
-    /// after − before; what was not seen is 0. `None` where one of them is not known.
+    /// after − before; a figure that was not seen is 0. `None` where one of them is not known.
     pub fn absolute(&self) -> Option<f64> {
         let seen = |reading: Reading<'_>| reading.value().or(reading.interval().map(|(value, _)| value));
         Some(seen(self.new)? - seen(self.old)?)

@@ -67,7 +67,7 @@ pub fn page(diff: &Diff<'_>) -> Result<String, ReportError> {
     Ok(document(&format!("diff {title}"), &body, ""))
 }
 
-/// Whether the picture has room for it: what changed, and what has a part of the time.
+/// Whether the picture has room for it: functions that changed, and those with a part of the time.
 fn is_drawn(change: &Change<'_>) -> bool {
     let share = |f: Option<&crate::profile::Function>| f.and_then(|f| f.share).unwrap_or(0.0);
     change.is_changed() || share(change.old).max(share(change.new)) >= 0.02

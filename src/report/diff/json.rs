@@ -1,4 +1,4 @@
-//! The comparison as JSON: base SI units, `null` for what was not measured, every list with its whole length. Its schema is
+//! The comparison as JSON: base SI units, `null` for figures that were not measured, every list with its whole length. Its schema is
 //! `diff.schema.json`.
 
 use serde_json::{Value, json};

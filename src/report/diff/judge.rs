@@ -27,7 +27,7 @@ pub enum Judgement {
     Holds(Vec<String>),
     /// It does not.
     Not,
-    /// It cannot be told, and why.
+    /// It cannot be judged, and why.
     Unknown(String),
 }
 
@@ -277,7 +277,7 @@ impl Weight {
         part(d.old, self.sums.0).max(part(d.new, self.sums.1))
     }
 
-    /// Of functions that cannot be told apart.
+    /// Of functions that cannot be distinguished.
     fn share_of(&self, group: &Alike<'_>) -> f64 {
         let value = |f: &&Function| match self.figure {
             Figure::Time => f.time_s.unwrap_or(0.0),

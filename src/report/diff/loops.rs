@@ -5,7 +5,7 @@ use crate::profile::Function;
 
 use super::unique;
 
-/// Loops in both profiles, or in one of them; and how many were not told apart.
+/// Loops in both profiles, or in one of them; and how many were not distinguished.
 #[derive(Debug, Default)]
 pub struct Loops<'p> {
     pub pairs: Vec<(Option<&'p Function>, Option<&'p Function>)>,

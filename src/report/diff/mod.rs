@@ -54,7 +54,7 @@ pub use text::{changes as changes_text, text};
 pub struct Diff<'p> {
     pub old: &'p Profile,
     pub new: &'p Profile,
-    /// All functions that could be told apart, the greatest change first.
+    /// All functions that could be distinguished, the greatest change first.
     pub changes: Vec<Change<'p>>,
     /// Functions of one name that could not.
     pub alike: Vec<Alike<'p>>,
@@ -107,7 +107,7 @@ impl<'p> Diff<'p> {
         self.totals.iter().find(|total| total.difference.figure == figure)
     }
 
-    /// One sentence on what changed.
+    /// One sentence on the changes.
     pub fn verdict(&self) -> String {
         verdict::sentence(self)
     }
@@ -165,7 +165,7 @@ fn order(changes: &mut Vec<Change<'_>>) -> usize {
     let mut keyed: Vec<((bool, f64, f64), Change<'_>)> =
         changes.drain(..).map(|change| (key(&change), change)).collect();
     keyed.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.total_cmp(&a.2)));
-    // A function that something else holds is told by its size.
+    // A function with another class is recognised by its size.
     let is_told = |(changed, by, part): &(bool, f64, f64)| {
         *changed && (*by >= WORTH_TELLING || *by == 0.0 && *part >= WORTH_TELLING)
     };

@@ -14,14 +14,14 @@ pub struct Renamed<'p> {
     pub new: &'p str,
 }
 
-/// A module whose new name cannot be told.
+/// A module whose new name is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecided<'p> {
     pub old: &'p str,
     pub candidates: Vec<&'p str>,
 }
 
-/// What was found.
+/// The result of the search.
 #[derive(Debug, Default)]
 pub struct Modules<'p> {
     pub renamed: Vec<Renamed<'p>>,
@@ -41,7 +41,7 @@ const IN_EVERY_PROGRAM: [&str; 9] = [
     "_dl_relocate_static_pie",
 ];
 
-/// Whether the function's name tells programs apart: it is neither in every program nor an address.
+/// Whether the function's name distinguishes programs: it is neither in every program nor an address.
 pub fn tells(f: &Function) -> bool {
     !IN_EVERY_PROGRAM.contains(&f.name.as_str()) && offset(f).is_none()
 }
@@ -91,7 +91,7 @@ pub fn renamed<'p>(old: &'p Profile, new: &'p Profile) -> Modules<'p> {
     found
 }
 
-/// Names that tell programs apart, by module.
+/// Names that distinguish programs, by module.
 fn names(profile: &Profile) -> BTreeMap<&str, HashSet<&str>> {
     let mut names: BTreeMap<&str, HashSet<&str>> = BTreeMap::new();
     for f in &profile.functions {
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(found.undecided, [Undecided { old: "a.so", candidates: vec!["b.so", "c.so"] }]);
         let backwards = renamed(&new, &old);
         assert!(backwards.renamed.is_empty() && backwards.undecided.len() == 2, "{backwards:?}");
-        // What every program has, and addresses, are no evidence.
+        // Functions of every program, and addresses, are no evidence.
         let old = profile("./x", &[("x", "_start"), ("a.so", "_init"), ("a.so", "a.so+0x10")]);
         let new = profile("./x", &[("x", "_start"), ("b.so", "_init"), ("b.so", "b.so+0x10")]);
         assert!(renamed(&old, &new).renamed.is_empty());

@@ -1,4 +1,4 @@
-//! Limits of a comparison: what was not compared, what was assumed, what one run cannot say.
+//! Limits of a comparison: figures not compared, assumptions, questions that one run cannot answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +24,7 @@ const NAME: usize = 60;
 const MANY: usize = 20;
 /// Names in a note.
 const NAMES: usize = 4;
-/// Reasons that are told at most; the others are counted.
+/// Most reasons listed; the others are counted.
 const REASONS: usize = 4;
 
 /// A limit.
@@ -368,11 +368,11 @@ impl<'c, 'p> Lacking<'c, 'p> {
     }
 }
 
-/// What was not compared, by reason.
+/// Figures that were not compared, by reason.
 fn unknown<'p>(diff: &Diff<'p>) -> Vec<Note<'p>> {
     let mut missing: BTreeMap<(Sides, &str), Lacking> = BTreeMap::new();
     let mut others: BTreeMap<Unknown, Lacking> = BTreeMap::new();
-    // What a function that is not there lacks is no limit of the profile.
+    // A figure that an absent function lacks is no limit of the profile.
     for change in diff.changes.iter().filter(|change| change.presence() == Presence::Both) {
         // A bound follows from the other figures.
         for d in change.differences.iter().filter(|d| d.figure != Figure::RoofFraction) {

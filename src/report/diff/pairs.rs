@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! same name, same module (or that module under its new name)
-//!   └ several of one name ─▶ same file ─▶ same number of instructions ─▶ the only ones left; else not told apart
+//!   └ several of one name ─▶ same file ─▶ same number of instructions ─▶ the only ones left; else not distinguished
 //! ```
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub struct Pair<'p> {
     pub new: Option<&'p Function>,
 }
 
-/// Functions of one name that cannot be told apart.
+/// Functions of one name that cannot be distinguished.
 #[derive(Debug, Clone)]
 pub struct Alike<'p> {
     pub old: Vec<&'p Function>,

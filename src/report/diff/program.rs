@@ -126,7 +126,7 @@ fn own_work(f: Option<&Function>) -> f64 {
 pub fn is_other(old: &Profile, new: &Profile, changes: &[Change<'_>]) -> bool {
     match common_share(changes) {
         Some(share) => share < COMMON,
-        // Programs without functions of their own are told apart by name alone.
+        // Programs without functions of their own are distinguished by name alone.
         None => modules::program(old) != modules::program(new),
     }
 }

@@ -1,4 +1,4 @@
-//! What a profile knows of a figure, with its error.
+//! A figure of a profile as far as it is known, with its error.
 //!
 //! ```text
 //! counted, all of it                exact
@@ -21,7 +21,7 @@ const NORMAL_95: f64 = 1.96;
 /// Samples that a function without any has at most, at 95 %.
 const NONE_SEEN_95: f64 = 3.0;
 
-/// What is known of a figure.
+/// A figure as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reading<'p> {
     /// Another run that does the same work has the same value.
@@ -48,7 +48,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Value and half width where both are known; of what was not seen, 0 and its limit.
+    /// Value and half width where both are known; 0 and the limit of a figure that was not seen.
     pub fn interval(&self) -> Option<(f64, f64)> {
         match *self {
             Reading::Exact(value) => Some((value as f64, 0.0)),
@@ -72,7 +72,7 @@ enum Counted {
     Whole,
 }
 
-/// What a whole run says of functions that it does not have.
+/// The reading of functions that a whole run does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct Coverage {
     /// CPU seconds of a sample; `None` without a timed pass.

@@ -1,4 +1,4 @@
-//! One sentence on a comparison: how many functions changed and which way, what the program as a whole did.
+//! One sentence on a comparison: how many functions changed and which way, and the change of the whole program.
 
 use crate::report::number::seconds;
 use crate::report::verdict;
@@ -9,7 +9,7 @@ use super::difference::Outcome;
 use super::figure::Figure;
 use super::words::{self, several};
 
-/// Functions that changed, by what a reader asks first.
+/// Functions that changed, in the order in which readers ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub slower: usize,
@@ -22,7 +22,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of all functions that could be told apart.
+    /// Of all functions that could be distinguished.
     pub fn of(diff: &Diff<'_>) -> Counts {
         let mut counts = Counts::default();
         for change in &diff.changes {

@@ -1,4 +1,4 @@
-//! The picture of one function: Figure A6 ([`Own`]) with its dot, its bound, and where it would stand after each change.
+//! The picture of one function: Figure A6 ([`Own`]) with its dot, its bound, and its place after each change.
 
 use svg::Node;
 use svg::node::element::{Circle, Group};
@@ -22,7 +22,7 @@ const BEYOND_RIDGE: f64 = 100.0;
 /// Changes that are drawn at most.
 const MOST_AFTER: usize = 5;
 
-/// The picture; without rate or ceilings it says what is missing.
+/// The picture; without rate or ceilings it names the missing one.
 pub fn svg(profile: &Profile, f: &Function) -> String {
     let title = format!("{}: its own roofline", name::shorten(&f.name, 84));
     let share = f.share.map_or(String::new(), |share| format!("{} of the CPU time · ", percent(share)));
@@ -271,7 +271,7 @@ fn of_rung(rung: &Rung, unit: &str) -> String {
     }
 }
 
-/// What is left of its roof when only some of its threads work, down to what its balance leaves.
+/// The rest of its roof when only some of its threads work, down to the share that its balance leaves.
 fn fan(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
     let mut g = Group::new();
     let f = own.function;

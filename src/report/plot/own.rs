@@ -4,7 +4,7 @@
 //! base      work / max(in-core terms)            the ceiling as it is
 //! rung k    ladder value of the profile          with the k lowest deficiencies removed; equal rungs are one line
 //! slope     ladder value / intensity there       bandwidth with its own threads, access class and pages
-//! after     rate × time / (time − saving)        where it would stand after each change
+//! after     rate × time / (time − saving)        its place after each change
 //! ```
 
 use crate::profile::Function;
@@ -36,7 +36,7 @@ pub struct Slope {
     pub binds: bool,
 }
 
-/// Where it would stand.
+/// Its place after the change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct After<'f> {
     pub saving: &'f Saving,
@@ -86,7 +86,7 @@ impl<'f> Own<'f> {
     }
 }
 
-/// The ladder with equal rungs joined, from what holds it now up to its roof.
+/// The ladder with equal rungs joined, from its present limit up to its roof.
 fn rungs(f: &Function, work: f64) -> Vec<Rung> {
     let a = &f.analysis;
     let t = a.terms;
@@ -147,7 +147,7 @@ mod tests {
         let f = of("dot_reduce");
         let own = Own::of(&f).unwrap();
         assert_eq!(own.rungs[0].lacks.as_deref(), Some("ilp"), "{:?}", own.rungs);
-        // What holds it in the core is its bound.
+        // A limit within the core is its bound.
         assert!((own.rungs[0].value / own.bound.unwrap() - 1.0).abs() < 0.01);
     }
 

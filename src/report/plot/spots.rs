@@ -16,7 +16,7 @@ pub struct Spot<'p> {
     pub rate: f64,
 }
 
-/// What limits all ranks together.
+/// The limits of all ranks together.
 pub struct Roofs {
     /// FLOPs a second.
     pub compute: f64,
@@ -55,7 +55,7 @@ pub fn class<'p>(spot: &Spot<'p>) -> &'p str {
     spot.of.class.as_deref().unwrap_or("peak")
 }
 
-/// A vertical line from a dot to what it stands on.
+/// A vertical line from a dot down to the axis or line below it.
 pub fn stem(from: (f64, f64), to: (f64, f64)) -> Line {
     page::line(from, to, "rf-leader")
 }

@@ -26,7 +26,7 @@ const LOW_FILL: f64 = 0.5;
 /// Share of multiprocessors without a block that explains a kernel without counts.
 const MOSTLY_EMPTY: f64 = 0.5;
 
-/// What holds a kernel.
+/// The class of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The class.

@@ -1,4 +1,4 @@
-//! What copies, launches and idle time cost the program on each GPU, with one sentence of advice each.
+//! The cost of copies, launches and idle time on each GPU, with one sentence of advice each.
 //!
 //! Seconds are upper limits, and not additive: one gap may have several remedies.
 

@@ -1,7 +1,7 @@
 //! The ladder of a kernel: the least time of all its launches as one obstacle after the other is gone.
 //!
 //! ```text
-//! tail            time − what the last waves waste
+//! tail            time − time that the last waves waste
 //! gpu-latency     the largest term: nothing waits, all overlaps
 //! class of term   the next term, in descending order, down to the last
 //! ```

@@ -1,4 +1,4 @@
-//! The model for GPUs (docs/conventions.md, GPU): occupancy, terms, class, savings and advice of kernels, and what copies, launches and
+//! The model for GPUs (docs/conventions.md, GPU): occupancy, terms, class, savings and advice of kernels, and the cost that copies, launches and
 //! idle time cost the program. Pure functions of a profile.
 //!
 //! ```text

@@ -16,7 +16,7 @@ const REGISTER_UNIT: u32 = 256;
 /// Schedulers of a multiprocessor; each has its own part of the registers.
 pub const SCHEDULERS: u32 = 4;
 
-/// What limits the blocks on a multiprocessor.
+/// The limits of blocks on a multiprocessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Its resident threads.
@@ -34,7 +34,7 @@ pub enum Limit {
 pub struct Residence {
     /// Blocks on a multiprocessor at once.
     pub blocks: u32,
-    /// What allows no more.
+    /// The limit that is reached first.
     pub limit: Limit,
     /// Share of a multiprocessor's threads that these blocks fill, 0 to 1.
     pub occupancy: f64,

@@ -1,4 +1,4 @@
-//! What a kernel would gain at most if what holds it were gone. Seconds of all its launches.
+//! A kernel's greatest gain if its limit were gone. Seconds of all its launches.
 
 use crate::profile::device::{Kernel, Term};
 use crate::profile::gpu::Gpu;
@@ -10,7 +10,7 @@ use super::terms::{self, LAUNCH};
 /// Savings below this share of the kernel's time are left out.
 const LEAST: f64 = 0.02;
 
-/// Without what its class names: down to the next term, for what a ceiling holds; down to the largest term, for latency.
+/// Without the limit that its class names: down to the next term if that is a ceiling, down to the largest term if it is latency.
 pub fn of_class(kernel: &Kernel, terms: &[Term], verdict: &Verdict, gpu: Option<&Gpu>) -> Option<f64> {
     let others = terms.iter().filter(|t| !t.refuted && t.ceiling != LAUNCH);
     let next = others.filter(|t| terms::class(&t.ceiling) != verdict.class).map(|t| t.seconds).fold(0.0, f64::max);

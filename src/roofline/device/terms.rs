@@ -4,12 +4,12 @@
 //! dram    (read + written) / gpu.dram.{read,triad,copy,write}, by the share of writes
 //! l2, l1  bytes / gpu.{l2,l1}.read           shared  128 B · wavefronts / gpu.shared.read
 //! fp      2 · instructions / gpu.fp{64,32,16}.fma: an addition takes as long as an FMA       tensor  Σ over operands of operations / gpu.tensor.<operand>
-//! ilp     FP32 FLOPs / what one dependent chain a warp reaches with the warps that reside
+//! ilp     FP32 FLOPs / the rate of one dependent chain a warp with the warps that reside
 //! issue   warp instructions / (multiprocessors · 4 · clock)
 //! launch  launches outside graphs · gpu.launch: the host's time, beside the kernel's
 //! ```
 //!
-//! What is done at once takes no longer than the longest of these.
+//! Work that overlaps takes no longer than the longest of these.
 
 use crate::profile::device::{Counts, Kernel, TensorWork, Term};
 use crate::profile::gpu::Gpu;
@@ -48,7 +48,7 @@ pub fn terms(kernel: &Kernel, gpu: &Gpu) -> Vec<Term> {
     terms
 }
 
-/// Counted launches stand for all: by their time, where that is known, else by their number.
+/// Counted launches represent all: by their time, where that is known, else by their number.
 pub fn scale(kernel: &Kernel, counts: &Counts) -> f64 {
     match (counts.seconds > 0.0, counts.launches) {
         (true, _) => kernel.seconds / counts.seconds,

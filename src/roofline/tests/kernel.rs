@@ -214,20 +214,5 @@ impl Kernel {
 }
 
 pub fn profile(functions: Vec<Function>, machine: Machine) -> Profile {
-    Profile {
-        schema: crate::profile::SCHEMA.into(),
-        model_version: 0,
-        run: Default::default(),
-        machine,
-        frames: vec![],
-        stacks: vec![],
-        samples: vec![],
-        functions,
-        regions: vec![],
-        devices: None,
-        mpi: None,
-        blas: None,
-        network: None,
-        mpi_calls: None,
-    }
+    Profile { schema: crate::profile::SCHEMA.into(), machine, functions, ..Profile::default() }
 }

@@ -5,16 +5,18 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use perf_event::{Counter, Sampler};
+use perf_event::Counter;
 
 use super::open::{Opened, Terms, greatest_rate, on_running_thread, open_on_running, wanted};
-use super::setter::{Outlet, output_to};
-use super::{Blocked, Drain, Markers, Pass, probe};
+use super::sampled::SampledEvent;
+use super::setter::Outlet;
+use super::{Blocked, CycleClock, Drain, Markers, Pass, probe};
 use crate::sample::modules::MappedFile;
 use crate::sample::recorder::Recorder;
 use crate::sample::{Gate, SampleError, SampleOptions, Timed, reap};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::maps::read_maps;
+use crate::tracee::perf_ring::send_records;
 use crate::tracee::proc_status::{is_runnable, read_name, read_process_cpu_seconds, threads_of};
 
 /// The longest time between two rounds of reading.
@@ -38,6 +40,7 @@ pub(in crate::sample) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) 
         recorder,
         blocked: Blocked::new(start_ns),
         markers: Markers::new(Outlet { rings: by_cpu, terms }),
+        clock: CycleClock::default(),
         terms,
         lost: 0,
         throttled: false,
@@ -65,7 +68,7 @@ fn pollable(fd: i32) -> libc::pollfd {
 }
 
 /// The same events on all threads but the first, which has those of the rings.
-fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[Sampler], terms: Terms) -> io::Result<Vec<Counter>> {
+fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[SampledEvent], terms: Terms) -> io::Result<Vec<Counter>> {
     let tids = threads_of(pid);
     if tids.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -75,7 +78,7 @@ fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[Sampler], terms: Terms) -
         for (&cpu, ring) in cpus.iter().zip(rings) {
             match on_running_thread(tid, cpu, terms) {
                 Ok(counter) => {
-                    output_to(&counter, ring.as_raw_fd())?;
+                    send_records(&counter, ring.as_raw_fd())?;
                     counters.push(counter);
                 }
                 // It has ended.

@@ -4,28 +4,26 @@
 //! in order, the records written before the round began. Newer records wait for the next round, when every buffer that could
 //! hold an older one has been read.
 
-use perf_event::Sampler;
-
-use super::event::{Event, Reader};
+use super::event::{self, Event};
+use super::sampled::SampledEvent;
 
 /// A record's time is taken before the record can be read; it is readable at most this much later.
 const COMMIT_NS: u64 = 1_000_000;
 
 /// The buffers and the records read too early.
 pub(super) struct Drain {
-    rings: Vec<Sampler>,
-    reader: Reader,
+    rings: Vec<SampledEvent>,
     pending: Vec<Event>,
 }
 
 impl Drain {
     /// Takes the buffers over.
-    pub fn new(rings: Vec<Sampler>) -> Drain {
-        Drain { rings, reader: Reader::default(), pending: Vec::new() }
+    pub fn new(rings: Vec<SampledEvent>) -> Drain {
+        Drain { rings, pending: Vec::new() }
     }
 
     /// The buffers, for polling.
-    pub fn rings(&self) -> &[Sampler] {
+    pub fn rings(&self) -> &[SampledEvent] {
         &self.rings
     }
 
@@ -37,11 +35,9 @@ impl Drain {
     }
 
     fn read(&mut self) {
-        for ring in &mut self.rings {
-            let config = ring.config().clone();
-            while let Some(record) = ring.next_record() {
-                self.pending.extend(self.reader.read(&record, &config));
-            }
+        let Drain { rings, pending } = self;
+        for ring in rings {
+            ring.drain(|bytes, config| pending.extend(event::read(bytes, config)));
         }
     }
 

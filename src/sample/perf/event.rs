@@ -1,6 +1,5 @@
 //! Records of the perf ring buffers as the recorder needs them.
 
-use perf_event::Record;
 use perf_event::data::endian::Native;
 use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Exit, Fork, Lost, LostSamples, Mmap2, RecordMetadata};
@@ -63,34 +62,17 @@ pub(super) struct RawSample {
     pub chain: Vec<u64>,
 }
 
-/// Parses records; keeps its buffer from one to the next.
-#[derive(Debug, Default)]
-pub(super) struct Reader {
-    scratch: Vec<u8>,
-}
-
-impl Reader {
-    /// Reads a record; `None` for kinds that rprof does not use, and for damaged ones.
-    pub fn read(&mut self, record: &Record, config: &ParseConfig<Native>) -> Option<Event> {
-        let (kind, misc) = (record.ty(), record.misc());
-        let size = u16::try_from(record.len() + HEADER_BYTES).ok()?;
-        self.scratch.clear();
-        self.scratch.extend(kind.to_ne_bytes());
-        self.scratch.extend(misc.to_ne_bytes());
-        self.scratch.extend(size.to_ne_bytes());
-        record.data().iter().for_each(|part| self.scratch.extend_from_slice(part));
-        let mut parser = Parser::new(&self.scratch[..], config.clone());
-        if kind == RECORD_SWITCH {
-            // Only its metadata, which the parser of whole records does not expect.
-            let (_, metadata) = parser.parse_metadata().ok()?;
-            return switch(&metadata);
-        }
-        parser.parse_record(ToEvent).ok().flatten()
+/// Parses a record with its header; `None` for kinds that rprof does not use, and for damaged ones.
+pub(super) fn read(bytes: &[u8], config: &ParseConfig<Native>) -> Option<Event> {
+    let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+    let mut parser = Parser::new(bytes, config.clone());
+    if kind == RECORD_SWITCH {
+        // Only its metadata, which the parser of whole records does not expect.
+        let (_, metadata) = parser.parse_metadata().ok()?;
+        return switch(&metadata);
     }
+    parser.parse_record(ToEvent).ok().flatten()
 }
-
-/// `struct perf_event_header { u32 type; u16 misc; u16 size; }`
-const HEADER_BYTES: usize = 8;
 
 // include/uapi/linux/perf_event.h
 const RECORD_SWITCH: u32 = 14;

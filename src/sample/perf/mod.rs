@@ -3,6 +3,7 @@
 mod affordable;
 mod attach;
 mod blocked;
+mod cycle_clock;
 mod drain;
 mod event;
 mod held;
@@ -10,6 +11,7 @@ mod markers;
 mod open;
 mod probe;
 mod sample_cost;
+mod sampled;
 mod setter;
 
 use std::io;
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::profile::clock::ClockSource;
+use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
@@ -33,6 +37,7 @@ use super::weights::Scale;
 use super::{Gate, SampleError, SampleOptions, Timed, survivors};
 
 use blocked::Blocked;
+use cycle_clock::CycleClock;
 use drain::Drain;
 use event::{Event, Kind};
 use held::Held;
@@ -70,6 +75,11 @@ impl Armed {
     pub(super) fn frequency_hz(&self) -> f64 {
         self.0.terms.frequency_hz
     }
+
+    /// See [`Terms::tell_clocks`].
+    pub(super) fn tells_clocks(&self) -> bool {
+        self.0.terms.tell_clocks()
+    }
 }
 
 /// Releases the child, and samples until its first process has exited.
@@ -86,7 +96,8 @@ pub(super) fn run(child: Gated, armed: Armed, gate: &Gate) -> Result<Timed, Samp
     let (drain, recorder, blocked) = (Drain::new(rings), Recorder::new(), Blocked::new(monotonic_ns()));
     gate.begin();
     let begun = Instant::now();
-    let mut pass = Pass { drain, recorder, blocked, markers, terms, lost: 0, throttled: false, begun };
+    let clock = CycleClock::default();
+    let mut pass = Pass { drain, recorder, blocked, markers, clock, terms, lost: 0, throttled: false, begun };
     let Some(reaped) = pass.follow(pid, gate)? else {
         let cpu_s = read_process_cpu_seconds(pid).unwrap_or(0.0);
         return Ok(pass.finish_detached(cpu_s));
@@ -101,6 +112,8 @@ struct Pass {
     recorder: Recorder,
     blocked: Blocked,
     markers: Markers,
+    /// Fed where the clocks follow from the samples.
+    clock: CycleClock,
     terms: Terms,
     lost: u64,
     throttled: bool,
@@ -148,21 +161,32 @@ impl Pass {
     }
 
     fn read(&mut self, now_ns: u64) {
-        let Pass { drain, recorder, markers, begun, terms, lost, throttled, .. } = self;
+        let Pass { drain, recorder, markers, clock, begun, terms, lost, throttled, .. } = self;
+        let tell_clocks = terms.tell_clocks();
         let take = |e: Event| match e.kind {
             Kind::Sample(s) => match markers.look(&s) {
                 Seen::Call(mark) => recorder.mark(e.time_ns, s.pid, s.tid, mark),
                 Seen::Foreign => {}
-                Seen::Sample => record(recorder, e.time_ns, Kind::Sample(s), *terms),
+                Seen::Sample => {
+                    if tell_clocks {
+                        clock.sampled(e.time_ns, s.tid, s.cpu, s.period);
+                    }
+                    record(recorder, e.time_ns, Kind::Sample(s), *terms);
+                }
             },
             Kind::Lost { records } => {
                 *lost += records;
+                clock.interrupted();
                 recorder.reread_maps = true;
             }
-            Kind::Throttled => *throttled = true,
+            Kind::Throttled => {
+                *throttled = true;
+                clock.interrupted();
+            }
             kind => {
                 match &kind {
                     Kind::Map { pid, start, file_offset, path, .. } => markers.mapped(*pid, *start, *file_offset, path),
+                    Kind::Switch { tid, .. } => clock.switched(*tid),
                     Kind::Fork { parent, pid, .. } if parent != pid => markers.forked(*parent, *pid),
                     Kind::Exec { pid, .. } => {
                         markers.executed(*pid);
@@ -205,6 +229,7 @@ impl Pass {
         if self.lost > 0 {
             self.recorder.marks.lose(self.lost);
         }
+        let clock = self.clock;
         let evidence = self.recorder.finish(Ending {
             source: source(trigger),
             end_ns,
@@ -216,7 +241,7 @@ impl Pass {
             blocked_missing: self.blocked.missing(),
             warnings,
         });
-        Timed { evidence, status: reaped.status }
+        Timed { evidence: with_clocks(evidence, clock), status: reaped.status }
     }
 
     /// Ends a pass over a process that goes on, and used `cpu_s` meanwhile.
@@ -226,6 +251,7 @@ impl Pass {
         let complete = self.lost == 0;
         let warnings = self.warnings();
         self.recorder.marks.refused = std::mem::take(&mut self.markers.refused);
+        let clock = self.clock;
         let evidence = self.recorder.finish(Ending {
             source: source(trigger),
             end_ns: Some(monotonic_ns()),
@@ -241,7 +267,7 @@ impl Pass {
             blocked_missing: self.blocked.missing(),
             warnings,
         });
-        Timed { evidence, status: ExitStatus::default() }
+        Timed { evidence: with_clocks(evidence, clock), status: ExitStatus::default() }
     }
 
     fn warnings(&self) -> Vec<Warning> {
@@ -272,6 +298,13 @@ impl Pass {
         }
         warnings
     }
+}
+
+/// The evidence with the clocks that follow from its samples, if there are any.
+fn with_clocks(evidence: TimedEvidence, clock: CycleClock) -> TimedEvidence {
+    let clocks = clock.finish();
+    let clock_source = (!clocks.is_empty()).then_some(ClockSource::SampledCycles);
+    TimedEvidence { clocks, clock_source, ..evidence }
 }
 
 fn source(trigger: Trigger) -> &'static str {

@@ -9,17 +9,18 @@
 //!  1 kHz ─(an interrupt is dear here)─▶ a rate that costs little
 //! ```
 //!
-//! rprof tries what the host grants; it does not read `perf_event_paranoid` and the like.
+//! rprof tries each of them in turn; it does not read `perf_event_paranoid` and the like.
 
 use std::io;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use perf_event::events::{Breakpoint, Hardware, Software};
-use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, Counter, SampleFlag};
 
 use crate::sample::x86_64::registers;
 use crate::tracee::sampling_clock;
 
+use super::sampled::SampledEvent;
 use crate::sample::SampleOptions;
 
 /// The deepest frame-pointer chain that rprof asks the kernel for.
@@ -52,9 +53,16 @@ pub(super) struct Terms {
     pub stack_bytes: u32,
 }
 
+impl Terms {
+    /// Whether the CPUs' clocks follow from the samples: the cycles between two of them are those of all the time between them.
+    pub fn tell_clocks(self) -> bool {
+        self.trigger == Trigger::Cycles && self.kernel
+    }
+}
+
 /// One ring buffer per CPU, armed to start when the child executes the program.
 pub(super) struct Opened {
-    pub rings: Vec<Sampler>,
+    pub rings: Vec<SampledEvent>,
     /// The CPU of each.
     pub cpus: Vec<usize>,
     pub terms: Terms,
@@ -115,12 +123,12 @@ fn granted<T>(
 }
 
 /// The same event on the calling thread alone, to be enabled by it.
-pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
+pub(super) fn on_this_thread(terms: Terms) -> io::Result<SampledEvent> {
     let room = (4 * terms.stack_bytes as usize).next_power_of_two().max(RING_BYTES_LEAST);
     // No wake-up is needed: a ring of that size is never full.
     let mut b = builder(nix::unistd::gettid(), 0, terms, 2 * RING_BYTES_ROOT);
     b.any_cpu().inherit(false).enable_on_exec(false);
-    b.build()?.sampled(room)
+    SampledEvent::new(b.build()?, room)
 }
 
 enum Refusal {
@@ -128,12 +136,15 @@ enum Refusal {
     Map(io::Error),
 }
 
-fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, Sampler)>, Refusal> {
+fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, SampledEvent)>, Refusal> {
     open_each(ring_bytes, |cpu| builder(child, cpu, terms, ring_bytes).build())
 }
 
 /// A ring for every CPU that is online.
-fn open_each(ring_bytes: usize, open: impl Fn(usize) -> io::Result<Counter>) -> Result<Vec<(usize, Sampler)>, Refusal> {
+fn open_each(
+    ring_bytes: usize,
+    open: impl Fn(usize) -> io::Result<Counter>,
+) -> Result<Vec<(usize, SampledEvent)>, Refusal> {
     let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1);
     let mut rings = Vec::new();
     let mut offline = None;
@@ -146,7 +157,7 @@ fn open_each(ring_bytes: usize, open: impl Fn(usize) -> io::Result<Counter>) -> 
             }
             Err(e) => return Err(Refusal::Open(e)),
         };
-        rings.push((cpu, counter.sampled(ring_bytes).map_err(Refusal::Map)?));
+        rings.push((cpu, SampledEvent::new(counter, ring_bytes).map_err(Refusal::Map)?));
     }
     match offline {
         Some(e) if rings.is_empty() => Err(Refusal::Open(e)),

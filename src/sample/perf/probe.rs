@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, SampleFlag};
 
+use super::sampled::SampledEvent;
+
 /// How long to compute while waiting for a sample.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -21,7 +23,7 @@ pub fn refusal() -> Option<io::Error> {
 pub(super) fn cycles_interrupt() -> bool {
     let mut builder = Builder::new(Hardware::CPU_CYCLES);
     builder.observe_self().any_cpu().exclude_kernel(true).sample_period(100_000).sample(SampleFlag::IP);
-    let Ok(mut sampler) = builder.build().and_then(|counter| counter.sampled(1 << 14)) else { return false };
+    let Ok(mut sampler) = builder.build().and_then(|counter| SampledEvent::new(counter, 1 << 14)) else { return false };
     if sampler.enable().is_err() {
         return false;
     }
@@ -31,7 +33,7 @@ pub(super) fn cycles_interrupt() -> bool {
         (0..10_000u64).for_each(|i| {
             std::hint::black_box(i);
         });
-        seen = sampler.next_record().is_some();
+        seen = sampler.discard();
     }
     seen
 }

@@ -8,7 +8,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,9 +16,8 @@ use nix::unistd::Pid;
 use perf_event::Counter;
 
 use super::open::{Terms, marker_event};
+use crate::tracee::perf_ring::send_records;
 
-/// `PERF_EVENT_IOC_SET_OUTPUT`.
-const SET_OUTPUT: libc::c_ulong = 0x2405;
 /// Debug registers of a processor.
 const REGISTERS: usize = 4;
 
@@ -117,16 +116,7 @@ impl Setter {
             attributes.__bindgen_anon_4.config2 = place.offset;
         }
         let counter = event.build()?;
-        output_to(&counter, ring)?;
+        send_records(&counter, ring)?;
         Ok(counter)
-    }
-}
-
-/// The records of `counter` go to the open ring `ring`.
-pub(super) fn output_to(counter: &Counter, ring: RawFd) -> io::Result<()> {
-    // SAFETY: an ioctl with a descriptor as its argument; both are open.
-    match unsafe { libc::ioctl(counter.as_raw_fd(), SET_OUTPUT, ring) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -43,7 +43,7 @@ struct Site {
     others: Tally,
 }
 
-/// What distinguishes call sites while the program runs.
+/// The key of a call site while the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SiteKey {
     process: Pid,
@@ -52,7 +52,7 @@ struct SiteKey {
     returns_to: u64,
 }
 
-/// What is known of a call that is going on.
+/// A call that is going on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct OpenCall {
     site: u32,

@@ -1,3 +1,3 @@
-//! What calls of all watched families have in common: which ones a thread is in.
+//! Common to all families of watched calls: the calls that a thread is in.
 
 pub mod open_calls;

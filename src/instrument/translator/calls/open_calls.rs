@@ -15,7 +15,7 @@ pub struct Open<W> {
     pub executed: Option<u64>,
     /// Its thread has got a signal since: the handler may have left it by a jump.
     pub may_be_left: bool,
-    /// What its family knows of it.
+    /// Its family's facts about it.
     pub what: W,
 }
 

@@ -12,10 +12,10 @@ use crate::instrument::translator::code_cache::counters::{Counters, Sum};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::lookups::Lookups;
+use crate::instrument::translator::code_cache::predicted_targets::PredictedTargets;
 use crate::instrument::translator::code_cache::shared::Shared;
 use crate::instrument::translator::code_cache::syscall_table::write_tables;
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
-use crate::instrument::translator::code_cache::usual_targets::Usual;
 use crate::instrument::translator::code_cache::version::{Place, Version};
 use crate::instrument::translator::code_cache::watched_places::WatchedPlaces;
 use crate::instrument::x86_64::decode::MAX_BYTES;
@@ -72,18 +72,18 @@ pub struct CodeCache {
     pub(crate) has_sink: bool,
     /// Blocks that end in an instruction that rprof cannot follow.
     pub(crate) far: HashSet<BlockId>,
-    /// Blocks that are trampolines, with what they were translated from.
+    /// Blocks that are trampolines, with their source.
     pub(crate) trampolines: HashMap<BlockId, Trampoline>,
     /// No more arenas can be mapped near their text.
     no_room_near: bool,
-    /// What lookups find, and what is called.
+    /// Targets of lookups, and callees.
     pub(crate) lookups: Lookups,
-    /// Its counters, and what they counted.
+    /// Its counters, and their counts.
     pub(crate) counters: Counters,
     /// How relaid-out code is written.
     pub(crate) style: Style,
-    /// Usual targets of indirect jumps and calls.
-    pub(crate) usual: Usual,
+    /// PredictedTargets targets of indirect jumps and calls.
+    pub(crate) usual: PredictedTargets,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
     /// Functions whose calls are recorded, and where they return.
@@ -127,7 +127,7 @@ impl CodeCache {
             lookups: Lookups::default(),
             counters: Counters::default(),
             style: Style::default(),
-            usual: Usual::default(),
+            usual: PredictedTargets::default(),
             markers: AddressMap::default(),
             watched: WatchedPlaces::default(),
         }

@@ -1,4 +1,4 @@
-//! The counters of a code cache: what each is of, and what they have counted so far.
+//! The counters of a code cache: the block of each, and their counts so far.
 
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::course::ExecutionDeltas;

@@ -3,7 +3,7 @@
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 
-/// What a descriptor is, as far as bytes over the network are concerned. Descriptors with the same low 16 bits have one entry.
+/// The kind of a descriptor, as far as bytes over the network are concerned. Descriptors with the same low 16 bits have one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DescriptorKind {

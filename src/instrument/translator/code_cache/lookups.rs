@@ -1,11 +1,11 @@
-//! What lookups of indirect jumps, calls and returns find, and what is called.
+//! The targets that lookups of indirect jumps, calls and returns find, and the callees.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use crate::instrument::translator::code_cache::block::{BlockId, SiteId};
+use crate::instrument::translator::code_cache::bucket_heads::BucketHeads;
 use crate::instrument::translator::code_cache::hash::{AddressHasher, AddressMap};
-use crate::instrument::translator::code_cache::leaders::Leaders;
 use crate::instrument::translator::code_cache::version::{Place, Version};
 
 /// The program's addresses that lookups find, and those of calls.
@@ -24,5 +24,5 @@ pub struct Lookups {
     /// Versions whose lookup tables are filled.
     pub(crate) prepared: [bool; Version::ALL.len()],
     /// The comparisons that lookups reach first.
-    pub(crate) leaders: Leaders,
+    pub(crate) bucket_heads: BucketHeads,
 }

@@ -42,7 +42,7 @@ impl WatchedPlaces {
         before.is_none() || before == Some(false) && at_once
     }
 
-    /// What is watched at the start of the block at `at`.
+    /// The call watched at the start of the block at `at`.
     pub fn at(&self, at: u64) -> Option<Watched> {
         if self.mpi.is_empty() && self.blas.is_empty() {
             return None;

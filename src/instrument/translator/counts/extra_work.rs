@@ -1,4 +1,4 @@
-//! How much longer a stretch of translated code takes than the program's own: what the translator has added to it, priced.
+//! How much longer a stretch of translated code takes than the program's own: the instructions that the translator added, priced.
 //!
 //! | added | cycles each | where measured |
 //! | --- | --- | --- |
@@ -18,7 +18,7 @@ const COUNTER: f64 = 0.6;
 /// Cycles of a return.
 const RETURN: f64 = 3.0;
 
-/// What translated code had that the program's own has not.
+/// Instructions of translated code that the program's own does not have.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Added {
     /// Cycles that it took.

@@ -1,4 +1,4 @@
-//! Filters of system calls (seccomp): what a filter asks of a call, and whether it would let a call of rprof's pass.
+//! Filters of system calls (seccomp): a filter's answer to a call, and whether it would let a call of rprof's pass.
 //!
 //! A filter is a classic BPF program over the number, the address and the arguments of a call (`struct seccomp_data`). The address
 //! of a translated call is not the program's own, so a filter that reads it cannot be followed. A filter stays for ever, and rprof

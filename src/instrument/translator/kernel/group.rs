@@ -1,4 +1,4 @@
-//! What rprof keeps of a process beside its memory. A process that was forked has what its parent had.
+//! The state that rprof keeps of a process beside its memory. A process that was forked has its parent's.
 
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::filters::Filters;

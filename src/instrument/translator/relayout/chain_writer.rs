@@ -8,7 +8,7 @@ use crate::instrument::translator::relayout::inline_analysis::{Leaf, leaf};
 use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed};
 use crate::instrument::translator::relayout::rcx_elision;
 use crate::instrument::translator::translate::inlined_body::InlinedBody;
-use crate::instrument::translator::translate::plan::{BlockPlan, Exits, UsualTarget};
+use crate::instrument::translator::translate::plan::{BlockPlan, Exits, InlineCache};
 use crate::instrument::translator::translate::superblock::Superblock;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, Terminator};
@@ -93,7 +93,7 @@ impl<'a, 's> ChainWriter<'a, 's> {
             next: rest.first().map(|p| p.at),
             next_flows: first.next_flows,
             park: parks && rcx_elision::pays(self.source, &mut unit.factory, rest),
-            usual: usual.map(|at| UsualTarget { at, dead: self.source.dead_at(at) }),
+            usual: usual.map(|at| InlineCache { at, dead: self.source.dead_at(at) }),
             copies_callee,
             runs_in: None,
         }

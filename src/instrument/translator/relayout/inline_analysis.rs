@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::translator::code_cache::usual_targets::Usual;
+use crate::instrument::translator::code_cache::predicted_targets::PredictedTargets;
 use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, chains, successors};
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, Terminator};
@@ -31,7 +31,7 @@ pub(crate) struct Leaf {
 pub(crate) fn leaf(
     source: &mut Source<'_>,
     factory: &mut InstructionInfoFactory,
-    (hot, usual): (&AddressMap<u64, HotBlock>, &Usual),
+    (hot, usual): (&AddressMap<u64, HotBlock>, &PredictedTargets),
     (start, next): (Address, Address),
     most: usize,
 ) -> Option<Leaf> {

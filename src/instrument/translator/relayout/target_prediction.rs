@@ -1,5 +1,5 @@
 //! Finds the usual targets of indirect jumps and calls
-//! ([`usual_target`](crate::instrument::translator::translate::usual_target)).
+//! ([`inline_cache`](crate::instrument::translator::translate::inline_cache)).
 
 use std::time::Duration;
 

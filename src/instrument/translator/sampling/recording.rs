@@ -1,4 +1,4 @@
-//! What is recorded of addresses and bursts, and when: the sinks, their schedules, and the version that threads should be in.
+//! The recording of addresses and bursts: the sinks, their schedules, and the version that threads should be in.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Reports large allocations and what is unmapped to the access sink.
+//! Reports large allocations and unmapped memory to the access sink.
 
 use nix::unistd::Pid;
 

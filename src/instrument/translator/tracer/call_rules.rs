@@ -38,7 +38,7 @@ const MAP: [Call; 4] = [
     Call { name: "close", number: libc::SYS_close, arguments: [3, 0, 0, 0, 0, 0] },
 ];
 
-/// What such a call asks for.
+/// The request of such a call.
 enum Asked {
     /// Nothing that concerns rprof.
     Nothing,
@@ -48,7 +48,7 @@ enum Asked {
     Dispatch,
 }
 
-/// What the call with these registers asks for; `read` reads a filter's program.
+/// The request of the call with these registers; `read` reads a filter's program.
 fn asked(registers: &Registers, read: impl Fn(u64) -> Option<Filter>) -> Asked {
     let filter = |at| read(at).map_or(Asked::Nothing, Asked::Filter);
     match (registers.rax as i64, registers.rdi as i32, registers.rsi as u32) {

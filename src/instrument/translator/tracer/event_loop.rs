@@ -18,7 +18,7 @@ use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::program::excursions::Excursion;
 use crate::instrument::translator::program::hot_blocks::look_for_hot_blocks;
 use crate::instrument::translator::program::process::{Destination, Process};
-use crate::instrument::translator::tracer::loans::is_to_be_lent;
+use crate::instrument::translator::tracer::handoffs::is_to_be_handed_off;
 use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
 use crate::instrument::translator::tracer::watched_calls::note_call;
 use crate::instrument::translator::translate::superblock::TranslateError;
@@ -75,7 +75,7 @@ impl Run {
             }
         }
         self.wall_s = self.roster.now_s();
-        self.bring_all_home();
+        self.take_all_back();
         self.release_all();
         while self.finish_one() {}
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
@@ -103,7 +103,7 @@ impl Run {
                     None => continue,
                 }
             }
-            if self.loans.are_awaited() {
+            if self.handoffs.are_awaited() {
                 continue;
             }
             if self.is_over(deadline) {
@@ -141,7 +141,7 @@ impl Run {
             || !self.recording.is_tracing() && self.work_of_sink())
     }
 
-    /// Does what is due by the clock: looks for hot blocks, and moves threads as windows begin and end.
+    /// Does the tasks that are due by the clock: looks for hot blocks, and moves threads as windows begin and end.
     fn look_at_the_clock(&mut self) {
         look_for_hot_blocks(&mut self.looks, &mut self.processes, &self.threads);
         if self.recording.windows.is_time_to_look() {
@@ -208,8 +208,8 @@ impl Run {
             }
             let now = Instant::now();
             if !thread.version.collects()
-                && is_to_be_lent(self.processes.values(), process, now)
-                && self.loans.has_room(to_lend.len())
+                && is_to_be_handed_off(self.processes.values(), process, now)
+                && self.handoffs.has_room(to_lend.len())
             {
                 to_lend.push(thread.process);
                 continue;
@@ -246,7 +246,7 @@ impl Run {
             }
             self.waited += now.elapsed();
         }
-        to_lend.into_iter().for_each(|process| self.lend(process));
+        to_lend.into_iter().for_each(|process| self.hand_off(process));
         for tid in full {
             self.stall(tid);
         }
@@ -314,7 +314,7 @@ impl Run {
         let groups = self.threads.values().map(|t| t.group);
         groups.chain([self.first]).for_each(kill_process_of);
         std::mem::take(&mut self.orphans).into_keys().for_each(kill_process_of);
-        let seen = std::mem::take(&mut self.loans.put_off).into_iter().chain(std::mem::take(&mut self.backlog));
+        let seen = std::mem::take(&mut self.handoffs.put_off).into_iter().chain(std::mem::take(&mut self.backlog));
         for event in seen.chain(std::iter::from_fn(|| wait_any(true))) {
             if let Event::Stopped(stopped, _) = event {
                 // Tasks that began meanwhile, or that rprof lost sight of, must end as well.

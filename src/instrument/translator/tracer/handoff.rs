@@ -23,7 +23,7 @@ use crate::tracee::wait::{Event, Stop};
 
 impl Run {
     /// Hands off the code cache of address space `id`, if it is at home.
-    pub(crate) fn lend(&mut self, id: Pid) {
+    pub(crate) fn hand_off(&mut self, id: Pid) {
         let Some(process) = self.processes.get(&id) else { return };
         let (space, until) = (Arc::as_ptr(&process.image.space), process.image.placing.borrow().due());
         let members: Vec<Pid> =
@@ -40,8 +40,8 @@ impl Run {
             members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
         processes.iter_mut().for_each(|(_, p)| p.locate());
         let lot = Lot { processes, mailboxes, native: Vec::new() };
-        match self.loans.workers.serve(lot, until, self.loans.out.len()) {
-            Ok(loan) => self.loans.out.push(loan),
+        match self.handoffs.workers.serve(lot, until, self.handoffs.out.len()) {
+            Ok(handoff) => self.handoffs.out.push(handoff),
             Err(lot) => self.take_home(lot),
         }
     }
@@ -65,32 +65,32 @@ impl Run {
     fn close_loan(&mut self, lot: Result<Lot, Lost>) {
         match lot {
             Ok(lot) => self.take_home(lot),
-            Err(Lost) => self.loans.lost = true,
+            Err(Lost) => self.handoffs.lost = true,
         }
     }
 
     /// Takes home the lots that workers have returned, and recalls those whose look for hot blocks is due.
     pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
         let mut i = 0;
-        while let Some(loan) = self.loans.out.get(i) {
-            match loan.returned() {
+        while let Some(handoff) = self.handoffs.out.get(i) {
+            match handoff.returned() {
                 Ok(None) => {
-                    if Instant::now() >= loan.until {
-                        loan.recall();
+                    if Instant::now() >= handoff.until {
+                        handoff.recall();
                     }
                     i += 1;
                 }
                 Ok(Some(lot)) => {
-                    self.loans.out.swap_remove(i);
+                    self.handoffs.out.swap_remove(i);
                     self.take_home(lot);
                 }
                 Err(Lost) => {
-                    self.loans.out.swap_remove(i);
-                    self.loans.lost = true;
+                    self.handoffs.out.swap_remove(i);
+                    self.handoffs.lost = true;
                 }
             }
         }
-        if self.loans.lost {
+        if self.handoffs.lost {
             return Err(CountError::Unsupported("a thread that translates it failed".into()));
         }
         Ok(())
@@ -98,35 +98,35 @@ impl Run {
 
     /// Waits until address space `id` is at home.
     pub(crate) fn bring_home(&mut self, id: Pid) {
-        if let Some(i) = self.loans.with(id) {
-            let lot = self.loans.out.swap_remove(i).wait();
+        if let Some(i) = self.handoffs.with(id) {
+            let lot = self.handoffs.out.swap_remove(i).wait();
             self.close_loan(lot);
         }
     }
 
     /// Waits until everything is at home.
-    pub(crate) fn bring_all_home(&mut self) {
-        self.loans.out.iter().for_each(Handoff::recall);
-        for loan in std::mem::take(&mut self.loans.out) {
-            self.close_loan(loan.wait());
+    pub(crate) fn take_all_back(&mut self) {
+        self.handoffs.out.iter().for_each(Handoff::recall);
+        for handoff in std::mem::take(&mut self.handoffs.out) {
+            self.close_loan(handoff.wait());
         }
     }
 
     /// Returns `event`, unless a worker has the code cache that it needs: then recalls that and defers the event.
     pub(crate) fn unless_lent(&mut self, event: Event) -> Option<Event> {
-        if self.loans.out.is_empty() || !self.is_lent(&event) {
+        if self.handoffs.out.is_empty() || !self.is_lent(&event) {
             return Some(event);
         }
-        self.loans.put_off.push_back(event);
+        self.handoffs.put_off.push_back(event);
         None
     }
 
     /// The first deferred event whose code cache is at home again.
     pub(crate) fn no_longer_put_off(&mut self) -> Option<Event> {
-        let put_off = std::mem::take(&mut self.loans.put_off);
+        let put_off = std::mem::take(&mut self.handoffs.put_off);
         let first = put_off.iter().position(|event| !self.is_lent(event));
-        self.loans.put_off = put_off;
-        self.loans.put_off.remove(first?)
+        self.handoffs.put_off = put_off;
+        self.handoffs.put_off.remove(first?)
     }
 
     /// Whether a worker has a code cache that handling `event` needs; recalls it if so.
@@ -137,9 +137,9 @@ impl Run {
         };
         let of_group = self.threads.values().filter(|t| executes && t.group == tid);
         let own = self.threads.get(&tid);
-        let loans: Vec<&Handoff> =
-            of_group.chain(own).filter_map(|t| self.loans.with(t.process)).map(|i| &self.loans.out[i]).collect();
-        loans.iter().for_each(|loan| loan.recall());
-        !loans.is_empty()
+        let handoffs: Vec<&Handoff> =
+            of_group.chain(own).filter_map(|t| self.handoffs.with(t.process)).map(|i| &self.handoffs.out[i]).collect();
+        handoffs.iter().for_each(|handoff| handoff.recall());
+        !handoffs.is_empty()
     }
 }

@@ -23,7 +23,7 @@ use crate::instrument::translator::relayout::hot_code::{HotnessPoll, PlacingSett
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
 use crate::instrument::translator::sampling::recording::Recording;
-use crate::instrument::translator::tracer::loans::Loans;
+use crate::instrument::translator::tracer::handoffs::Handoffs;
 use crate::instrument::translator::tracer::polling::Polling;
 use crate::instrument::translator::tracer::uncounted::Uncounted;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
@@ -93,7 +93,7 @@ pub(crate) struct Run {
     pub threads: HashMap<Pid, Thread>,
     /// Address spaces, by the id of the process that had each first.
     pub processes: HashMap<Pid, Process>,
-    /// What processes have set for themselves, by process.
+    /// Settings of processes, by process.
     pub groups: HashMap<Pid, Group>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
@@ -109,7 +109,7 @@ pub(crate) struct Run {
     pub uncounted: Uncounted,
     /// CPU seconds of the first process and of those that it waited for, once it has ended.
     pub family_cpu_s: Option<f64>,
-    /// What is recorded of addresses and bursts, and when.
+    /// The recording of addresses and bursts.
     pub recording: Recording,
     /// Finds the callers that allocate memory.
     pub askers: Askers,
@@ -124,7 +124,7 @@ pub(crate) struct Run {
     /// When to look for hot blocks.
     pub looks: HotnessPoll,
     /// Code caches that workers serve: their processes are missing in `processes`.
-    pub(crate) loans: Loans,
+    pub(crate) handoffs: Handoffs,
     /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
     pub visits: bool,
     /// Time that went into answers to threads that waited for them.
@@ -141,7 +141,7 @@ impl Run {
         first: Pid,
         sinks: (Option<AccessBuffer>, Option<Bursts>),
         placing: PlacingSettings,
-        before_lent: Option<fn()>,
+        before_handoff: Option<fn()>,
         visits: bool,
     ) -> Self {
         let seat = Seat::new();
@@ -165,7 +165,7 @@ impl Run {
             finished: VecDeque::new(),
             wall_s: 0.0,
             looks: HotnessPoll::new(placing),
-            loans: Loans::new(&seat, before_lent),
+            handoffs: Handoffs::new(&seat, before_handoff),
             visits,
             waited: Duration::ZERO,
             stuck: HashMap::new(),

@@ -26,7 +26,7 @@ impl Release {
     pub(crate) const ALL: [Release; 4] =
         [Release::Unbearable, Release::Untraced, Release::Dispatch, Release::FilterByAddress];
 
-    /// What the program does.
+    /// The program's action.
     pub fn reason(self) -> &'static str {
         match self {
             Release::Unbearable => {
@@ -45,7 +45,7 @@ impl Release {
         }
     }
 
-    /// What helps.
+    /// The remedy.
     fn hint(self) -> &'static str {
         match self {
             Release::Unbearable => WITHOUT_JIT,
@@ -71,7 +71,7 @@ pub struct Uncounted {
 }
 
 impl Uncounted {
-    /// What the counts lack.
+    /// The part that the counts lack.
     pub fn missing(&self) -> Missing {
         let executions = self.unfollowed || !self.released.is_empty();
         if executions { Missing::Executions } else { Missing::OtherCode }

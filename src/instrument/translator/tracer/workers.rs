@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn a_lot_comes_back_when_nobody_asks() {
         let mut workers = Workers::new(1, None);
-        let loan = workers.serve(lot(), soon(), 0).ok().unwrap();
-        while loan.returned().unwrap().is_none() {
+        let handoff = workers.serve(lot(), soon(), 0).ok().unwrap();
+        while handoff.returned().unwrap().is_none() {
             std::thread::yield_now();
         }
     }
@@ -245,16 +245,16 @@ mod tests {
     #[test]
     fn there_are_no_more_workers_than_wanted() {
         let mut workers = Workers::new(2, None);
-        let loans = [0, 1].map(|busy| workers.serve(lot(), soon(), busy).ok().unwrap());
+        let handoffs = [0, 1].map(|busy| workers.serve(lot(), soon(), busy).ok().unwrap());
         assert!(workers.serve(lot(), soon(), 2).is_err());
-        assert!(loans.map(Handoff::wait).iter().all(Result::is_ok));
+        assert!(handoffs.map(Handoff::wait).iter().all(Result::is_ok));
         assert!(workers.serve(lot(), soon(), 0).is_ok());
     }
 
     #[test]
     fn what_a_worker_that_fails_had_is_lost() {
         let mut workers = Workers::new(1, Some(|| panic!("a test of failure")));
-        let loan = workers.serve(lot(), soon(), 0).ok().unwrap();
-        assert!(loan.wait().is_err());
+        let handoff = workers.serve(lot(), soon(), 0).ok().unwrap();
+        assert!(handoff.wait().is_err());
     }
 }

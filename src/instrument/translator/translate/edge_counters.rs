@@ -2,9 +2,9 @@
 //! through into them, and from counters on the edges in and out.
 //!
 //! ```text
-//!  hot:   A, counted; jcc ─▶ leave       B, not counted …     cold:  leave: what leaves A + 1; jmp to where it went
-//!                                                                     side:  what enters B + 1; jmp B   ◀─ whoever else goes to B
-//!  executions of B = what enters B + executions of A − what leaves A
+//!  hot:   A, counted; jcc ─▶ leave       B, not counted …     cold:  leave: exits of A + 1; jmp to where it went
+//!                                                                     side:  entries of B + 1; jmp B   ◀─ all others that go to B
+//!  executions of B = entries of B + executions of A − exits of A
 //! ```
 //!
 //! A thread that is interrupted in B has not executed it: rprof then subtracts one from the counter of entries to B.

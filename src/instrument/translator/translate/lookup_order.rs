@@ -30,7 +30,7 @@ impl CodeCache {
             let entry = Self::entry_of(unit.version, at, arrival);
             let (next, link) = self.head_link(entry, unit.places, head, &links, Some(unit));
             if unit.places > 0 && matches!(link, Link::Entry(..)) {
-                self.lookups.leaders.insert(entry, unit.places, other);
+                self.lookups.bucket_heads.insert(entry, unit.places, other);
             }
             let on = unit.cold.reach(other, next);
             unit.set_word(other, on);
@@ -65,7 +65,7 @@ impl CodeCache {
         head: CacheAddress,
         unit: Option<&Superblock>,
     ) -> Option<CacheAddress> {
-        let way = self.lookups.leaders.way(entry, places)?;
+        let way = self.lookups.bucket_heads.way(entry, places)?;
         let can_change = unit.is_some_and(|u| u.word(way).is_some()) || is_in_one_line(way);
         (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
     }

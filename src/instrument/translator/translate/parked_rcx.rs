@@ -5,7 +5,7 @@
 //!  land:  [rsp] = the return address? lea rsp, [rsp + 8]     (RCX stays in its slot)
 //!         block … ret                                        (which needs not save it)
 //!
-//!  cold:  side: RCX to its slot; jmp block ◀─ whoever else goes to it
+//!  cold:  side: RCX to its slot; jmp block ◀─ all others that go to it
 //!         leave: RCX back; jmp to where it went ◀─ jcc
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! The plan for one block, and what came of it. Relayout plans; a block that is translated for the first time has no plan.
+//! The plan for one block, and its result. Relayout plans; a block that is translated for the first time has no plan.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(crate) struct BlockPlan {
     /// That block begins with RCX in its slot, where the end of this one leaves it.
     pub(crate) park: bool,
     /// The usual target of the indirect jump or call that ends it.
-    pub(crate) usual: Option<UsualTarget>,
+    pub(crate) usual: Option<InlineCache>,
     /// Its callee is inlined behind it.
     pub(crate) copies_callee: bool,
     /// The block that leads to it, if that is not the block before it in the cache.
@@ -25,7 +25,7 @@ pub(crate) struct BlockPlan {
 
 /// The usual target of the jump at the end of a block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct UsualTarget {
+pub(crate) struct InlineCache {
     pub(crate) at: Address,
     /// The flags that are dead there.
     pub(crate) dead: Dead,

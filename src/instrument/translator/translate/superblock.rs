@@ -1,4 +1,4 @@
-//! A superblock that is being written: code, exits, and what is still to be linked.
+//! A superblock that is being written: code, exits, and links that are still missing.
 
 use iced_x86::InstructionInfoFactory;
 
@@ -37,7 +37,7 @@ pub(crate) struct PendingHead {
     pub(crate) other: CacheAddress,
 }
 
-/// What a block leaves to the one behind it.
+/// State that a block hands to the one behind it.
 #[derive(Debug, Default)]
 pub(crate) struct Handed {
     /// That one has no counter in line: the block before it, and the counter of that block's exits to elsewhere.
@@ -58,7 +58,7 @@ pub(crate) struct Superblock {
     pub(crate) heads: Vec<PendingHead>,
     /// Number of the relayout that writes it; 0 if none does.
     pub(crate) places: u32,
-    /// What the block written last leaves to the next one.
+    /// State that the block written last hands to the next one.
     pub(crate) handed: Handed,
     /// The inlined body that the present block belongs to.
     pub(crate) copy: Option<InlinedBody>,

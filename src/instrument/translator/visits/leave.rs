@@ -26,7 +26,7 @@ impl Visitor {
         let mut were_there = Vec::new();
         let since = Instant::now();
         loop {
-            self.run.bring_all_home();
+            self.run.take_all_back();
             self.take_backlog();
             let mut spaces: Vec<Pid> = self.run.threads.values().map(|t| t.process).collect();
             spaces.sort_unstable();

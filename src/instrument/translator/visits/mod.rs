@@ -71,7 +71,7 @@ pub struct Ended {
     pub cpu_s: f64,
 }
 
-/// What one visit cost and met.
+/// The cost of one visit and the work that it met.
 #[derive(Debug, Default)]
 pub struct Visit {
     /// Seconds that the threads were stopped at its beginning and its end.

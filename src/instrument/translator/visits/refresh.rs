@@ -1,4 +1,4 @@
-//! What changed in a process's executable memory since the last visit, while nobody looked.
+//! Changes of a process's executable memory since the last visit, which nobody saw.
 
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
 use crate::instrument::translator::program::process::Process;

@@ -43,7 +43,7 @@ pub(super) struct Context {
 /// Compiled code of a kernel.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// What it was made of, without its text.
+    /// Its source, without the text.
     pub kernel: Kernel,
     handle: u64,
     /// Registers of a thread.
@@ -148,7 +148,7 @@ impl Cuda {
     /// Waits for the GPU.
     ///
     /// # Errors
-    /// [`GpuError`]: also of what ran on it.
+    /// [`GpuError`]: also those of kernels that ran on it.
     pub fn synchronise(&mut self) -> Result<(), GpuError> {
         self.call("cuCtxSynchronize", &[], "waiting for the GPU")
     }

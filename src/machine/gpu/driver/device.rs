@@ -1,4 +1,4 @@
-//! What the driver says of a GPU.
+//! A GPU's properties from the driver.
 
 use super::Cuda;
 use crate::machine::gpu::error::GpuError;
@@ -22,7 +22,7 @@ const SHARED_OPT_IN: u64 = 97;
 /// Transfers of a memory bus in one clock that the driver reports: it gives half of the rate of double data rate memory.
 const PER_CLOCK: f64 = 2.0;
 
-/// What tells one GPU from another, and what the profile has no field for.
+/// Properties that distinguish GPUs, and those that the profile has no field for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
     /// Its UUID, 32 digits.
@@ -96,7 +96,7 @@ impl Cuda {
         self.u32_at(at).map(u64::from)
     }
 
-    /// The newer function tells the slices of a GPU apart.
+    /// The newer function distinguishes the slices of a GPU.
     fn uuid(&mut self, device: u64, about: &str) -> Result<String, GpuError> {
         let at = self.scratch;
         let name = if self.function("cuDeviceGetUuid_v2").is_ok() { "cuDeviceGetUuid_v2" } else { "cuDeviceGetUuid" };

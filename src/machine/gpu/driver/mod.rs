@@ -86,7 +86,7 @@ impl Cuda {
         Ok(address)
     }
 
-    /// One call; `about` says in an error what it was for.
+    /// One call; `about` names its purpose in errors.
     fn call(&mut self, name: &'static str, arguments: &[u64], about: &str) -> Result<(), GpuError> {
         self.call_within(LIMIT, name, arguments, about)
     }

@@ -11,7 +11,7 @@ const LINE: u64 = 128;
 /// Lines met in DRAM, each once, and the part of the arena over which they are spread.
 const DRAM_LINES: u64 = 8000;
 const DRAM_SPREAD: u64 = 256 << 20;
-/// What is written over L2 before: other data than these lines.
+/// The data that L2 is filled with before: none of these lines.
 const FLUSHED: u64 = 512 << 20;
 /// Least hops in L2 and in L1: a millisecond, for the timer, whose steps may be a microsecond.
 const LEAST_HOPS: [u64; 2] = [8192, 65_536];

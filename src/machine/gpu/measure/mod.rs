@@ -26,7 +26,7 @@ use plan::Step;
 /// Measures all that `lab`'s effort asks for.
 ///
 /// # Errors
-/// [`GpuError`] if the GPU is lost; what was measured before stands.
+/// [`GpuError`] if the GPU is lost; earlier measurements are kept.
 pub fn all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), GpuError> {
     match lab.effort {
         Effort::Quick => quick(lab, progress),

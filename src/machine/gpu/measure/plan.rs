@@ -1,4 +1,4 @@
-//! What is measured, in which order, and how long each step may take.
+//! The steps of a measurement, their order, and the time of each.
 
 use super::tensor::{self, KINDS};
 use super::{latency, link, reuse, rounds, sweeps};
@@ -12,7 +12,7 @@ pub const QUICK: [&str; 6] =
 
 /// Seconds for opening a GPU: starting the driver, its context, buffers.
 const OPEN_S: f64 = 0.6;
-/// Seconds for compiling a tensor kernel and finding its trips; for a burst; for going on to what is sustained.
+/// Seconds for compiling a tensor kernel and finding its trips; for a burst; for going on to the sustained rate.
 const TENSOR_S: [f64; 3] = [0.3, 0.05, 0.6];
 /// Rounds of a full measurement that take little power.
 pub const QUIET_ROUNDS: usize = 5;
@@ -52,7 +52,7 @@ pub const BUSY: [Step; 6] = [
     step("launches for trials", &[], 0.1, sweeps::launches),
 ];
 
-/// One round of what takes little power: one in each pause.
+/// One round of the steps that take little power: one in each pause.
 pub const QUIET: [Step; 6] = [
     step("latencies", &["gpu.lat.l1", "gpu.lat.l2", "gpu.lat.dram"], 0.03, latency::round),
     LAUNCH,
@@ -62,7 +62,7 @@ pub const QUIET: [Step; 6] = [
     step("managed memory", &["gpu.link.managed.to-gpu", "gpu.link.managed.to-cpu"], 0.1, link::managed),
 ];
 
-/// What fills the rest of the pauses, once.
+/// Steps that fill the rest of the pauses, once.
 pub const FILLERS: [Step; 2] =
     [step("copies by size", &[], 0.3, link::over_size), step("reuse of copied data", &[], 1.2, reuse::measure)];
 

@@ -1,4 +1,4 @@
-//! Roofs of the tensor cores: a burst after a pause, and what is sustained.
+//! Roofs of the tensor cores: a burst after a pause, and the sustained rate.
 //!
 //! A GPU reaches its power limit after some tens of milliseconds of tensor work and lowers its clock, so a burst measured after other
 //! tensor work is 5 to 10 % low. The burst is the best of launches 2 to 9, of 4 ms each, after a pause without such work; the pause is
@@ -141,7 +141,7 @@ pub fn fp64(lab: &mut Lab) {
     }
 }
 
-/// The burst, or `mma.sync` where that is faster; with a word of what is unknown on later GPUs.
+/// The burst, or `mma.sync` where that is faster; with a remark on later GPUs, where it is unknown.
 fn better(lab: &Lab, kind: &Kind, burst: Ceiling) -> Ceiling {
     let other = kind.mma.and_then(|id| lab.ledger.get(id)).filter(|mma| mma.value > burst.value);
     let mut best = other.map_or(burst, |mma| Ceiling { id: kind.id.into(), how: How::Derived, ..mma.clone() });

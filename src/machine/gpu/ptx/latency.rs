@@ -1,4 +1,4 @@
-//! Latency: one thread follows a chain of pointers. And what empties L2 of them before.
+//! Latency: one thread follows a chain of pointers. A second kernel empties L2 of them before.
 
 use super::span::Span;
 use super::stream::{Cached, Stream, over};

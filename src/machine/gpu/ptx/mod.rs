@@ -56,7 +56,7 @@ pub struct Kernel {
     pub ptx: String,
     /// The least device that runs it.
     pub needs: Needs,
-    /// What [`Kernel::work`] counts.
+    /// The unit of [`Kernel::work`].
     pub unit: Unit,
     /// Bytes of dynamic shared memory that the launch must ask for.
     pub shared_dynamic: u32,
@@ -173,7 +173,7 @@ enum Work {
 }
 
 impl Kernel {
-    /// Work of one launch in `unit`: what its loops do, without prologue and epilogue.
+    /// Work of one launch in `unit`: that of its loops, without prologue and epilogue.
     pub fn work(&self, launch: &Launch) -> f64 {
         let (blocks, threads) = (f64::from(launch.blocks), f64::from(launch.threads));
         let (iters, count) = (f64::from(launch.iters), launch.count as f64);

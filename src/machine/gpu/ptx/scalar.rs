@@ -3,7 +3,7 @@
 use super::text::{Bounds, Class, Finish, Text};
 use super::{Kernel, Needs, Unit, Work};
 
-/// What each step of a chain does.
+/// The operation of each step of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// `x = x + b`, with `b` of alternating sign: 1 FLOP.

@@ -6,7 +6,7 @@ use super::text::{Bounds, Class, Finish, Text, braces};
 use super::vectors::{Constants, FULL, LARGE, load, update};
 use super::{Kernel, Needs, Unit, Work};
 
-/// What is done with each vector.
+/// The operation on each vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Reads `a`: 1 array.

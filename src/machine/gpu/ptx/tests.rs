@@ -222,7 +222,7 @@ fn check_loops(name: &str, code: &Code, native: bool) -> Vec<String> {
     faults
 }
 
-/// What holds for all kernels: clocks around the loops, no constant made in a loop, no arithmetic outside the loops.
+/// Rules for all kernels: clocks around the loops, no constant made in a loop, no arithmetic outside the loops.
 fn check_everywhere(name: &str, code: &Code) -> Vec<String> {
     const ARITHMETIC: &[&str] = &["DADD", "DMUL", "DFMA", "FADD", "FMUL", "FFMA", "HADD2", "HMUL2", "HFMA2"];
     let mut faults = Vec::new();

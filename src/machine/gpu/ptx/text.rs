@@ -35,7 +35,7 @@ pub(super) struct Bounds {
     pub blocks: u32,
 }
 
-/// What makes a finished text a kernel.
+/// The parts that make a finished text a kernel.
 pub(super) struct Finish {
     pub name: String,
     pub needs: Needs,

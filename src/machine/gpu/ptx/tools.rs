@@ -23,7 +23,7 @@ pub(super) fn architecture(kernel: &Kernel, major: u32, minor: u32) -> Option<St
     kernel.runs_on(major, minor).then(|| format!("sm_{major}{minor}{suffix}"))
 }
 
-/// What `ptxas -v` says of one kernel.
+/// The output of `ptxas -v` for one kernel.
 #[derive(Debug)]
 pub(super) struct Assembled {
     pub cubin: PathBuf,
@@ -62,7 +62,7 @@ pub(super) fn assemble(ptxas: &PathBuf, name: &str, ptx: &str, architecture: &st
     Assembled { cubin, registers, local, messages }
 }
 
-/// The number that stands before `words`.
+/// The number before `words`.
 fn number_before(text: &str, words: &str) -> Option<u32> {
     text[..text.find(words)?].split_whitespace().next_back()?.parse().ok()
 }

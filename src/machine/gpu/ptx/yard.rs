@@ -1,4 +1,4 @@
-//! Kernels of known counts: what a counter must show for them. Launches of the constructors of this folder, in fixed
+//! Kernels of known counts, which a counter must show. Launches of the constructors of this folder, in fixed
 //! shapes for 132 SMs; they run on any device that has the instructions.
 
 use super::wgmma::GROUP;

@@ -72,7 +72,7 @@ mod tests {
     /// The rate of a chain whose step takes `cycles` cycles, at 1 GHz.
     fn of(cycles: f64) -> Rate {
         let run =
-            Repetition { seconds: cycles * 1e-9, clock_hz: 1e9, resting_hz: 1e9, disturbed: false, shared: false };
+            Repetition { seconds: cycles * 1e-9, clock_hz: 1e9, idle_clock_hz: 1e9, disturbed: false, shared: false };
         Rate::judge(&[run; 8], 1.0, 8)
     }
 

@@ -361,8 +361,8 @@ impl Lab {
             let least = Class::of(&ceiling.id).least_interval(self.guest);
             if ceiling.spread.is_none_or(|spread| spread <= least) {
                 let rate = if ceiling.unit == "s" { 1.0 / value } else { value };
-                let resting_hz = ceiling.looked_hz().unwrap_or(clock_hz);
-                let round = Round { rate, clock_hz, resting_hz, undisturbed: true, steady: true };
+                let idle_clock_hz = ceiling.reference_clock_hz().unwrap_or(clock_hz);
+                let round = Round { rate, clock_hz, idle_clock_hz, undisturbed: true, steady: true };
                 self.rounds.note(&ceiling.id, ceiling.threads as usize, round);
             }
         }

@@ -27,7 +27,7 @@ impl Lab {
             value: Some(value(estimate.rate)),
             spread: Some(estimate.interval(Class::of(&label.id), self.guest)),
             clock_hz: Some(estimate.clock_hz),
-            resting_hz: estimate.resting_hz,
+            idle_clock_hz: estimate.idle_clock_hz,
             quality: estimate.quality,
             reason: estimate.reason,
             ..blank(label)
@@ -116,8 +116,8 @@ impl Lab {
     /// The highest of `ids` at `threads`, compared at one clock where they scale with it.
     pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
         let found: Vec<&Ceiling> = ids.iter().filter_map(|id| self.found(id, threads)).collect();
-        let looked_hz = found.first().and_then(|c| c.looked_hz()).unwrap_or(0.0);
-        let value = |c: &Ceiling| clock::value_at(c, c.value.unwrap_or(0.0), looked_hz);
+        let reference_clock_hz = found.first().and_then(|c| c.reference_clock_hz()).unwrap_or(0.0);
+        let value = |c: &Ceiling| clock::value_at(c, c.value.unwrap_or(0.0), reference_clock_hz);
         found.into_iter().max_by(|a, b| value(a).total_cmp(&value(b))).cloned()
     }
 }

@@ -9,6 +9,7 @@ use crate::machine::host::features::Features;
 use crate::machine::kernels::x86_64::emit::{CHAINS, Emitter, SCRATCH, vector};
 use crate::machine::kernels::x86_64::opcodes::floating;
 use crate::machine::kernels::{Kernel, PerIteration};
+use crate::machine::suite::core::emission::GENERAL;
 
 /// The instructions between the misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,20 +32,13 @@ pub enum Filler {
     Store,
 }
 
-/// Registers of the two misses, and those that fillers write.
+/// Registers of the two misses.
 const MISSES: [Register; 2] = [Register::RAX, Register::RDX];
-const WRITTEN: [Register; 10] = [
-    Register::RBX,
-    Register::RBP,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
+
+/// The register that filler `n` writes: one of ten that neither a miss nor the loop needs.
+fn written(n: usize) -> Register {
+    GENERAL[MISSES.len() + n % 10]
+}
 
 /// A vector register for each miss, where fillers wait for it.
 const WAITED_FOR: [usize; 2] = [0, 1];
@@ -75,7 +69,7 @@ impl Filler {
     }
 
     fn emit(self, e: &mut Emitter, side: usize, n: usize) {
-        let register = WRITTEN[n % WRITTEN.len()];
+        let register = written(n);
         match self {
             Filler::Nop => e.push(Instruction::with(Code::Nopd)),
             Filler::Mixture => {

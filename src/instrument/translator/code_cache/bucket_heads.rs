@@ -5,7 +5,7 @@ use crate::tracee::address::CacheAddress;
 
 /// The first comparison that an entry leads to, if it belongs to a relaid-out block.
 #[derive(Debug, Clone, Copy)]
-struct Leader {
+struct BucketHead {
     /// The round in which its block was placed.
     round: u32,
     /// The rel32 of its jump for a different address.
@@ -14,9 +14,9 @@ struct Leader {
 
 /// The placed blocks that entries of the lookup tables lead to, by the entries' offsets.
 #[derive(Debug, Default)]
-pub struct Leaders(AddressMap<u64, Leader>);
+pub struct BucketHeads(AddressMap<u64, BucketHead>);
 
-impl Leaders {
+impl BucketHeads {
     /// The rel32 of the comparison behind which one of a block goes that was placed in round `places` (0: in none).
     pub fn way(&self, entry: u64, places: u32) -> Option<CacheAddress> {
         self.0.get(&entry).filter(|l| places == 0 || l.round == places).map(|l| l.other)
@@ -24,6 +24,6 @@ impl Leaders {
 
     /// The entry leads to a block that round `round` has placed, whose jump for a different address is at `other`.
     pub fn insert(&mut self, entry: u64, round: u32, other: CacheAddress) {
-        self.0.insert(entry, Leader { round, other });
+        self.0.insert(entry, BucketHead { round, other });
     }
 }

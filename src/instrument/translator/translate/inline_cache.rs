@@ -14,7 +14,7 @@ use crate::instrument::translator::code_cache::block::SpillState;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::translator::translate::plan::UsualTarget;
+use crate::instrument::translator::translate::plan::InlineCache;
 use crate::instrument::translator::translate::returns::{Callee, call_looked_up_in};
 use crate::instrument::translator::translate::terminators::look_up_in;
 use crate::instrument::x86_64::compare::can_undo;
@@ -69,7 +69,7 @@ impl Writer<'_> {
     }
 
     /// Writes the indirect jump, which usually goes to `usual`; returns the address at which the chain continues.
-    pub(crate) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
+    pub(crate) fn jump_to_usual(&mut self, usual: InlineCache, counted: bool) -> Result<Option<Address>, NoRule> {
         let held = self.hold_target(usual, counted)?;
         let other = self.unless_usual(usual, held);
         self.load_rcx_unless_parked();
@@ -87,7 +87,7 @@ impl Writer<'_> {
     }
 
     /// Writes the indirect call, whose usual target is `usual`; returns the address at which the chain continues.
-    pub(crate) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
+    pub(crate) fn call_usual(&mut self, usual: InlineCache, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
         let held = self.hold_target(usual, counted)?;
         self.point(self.last_offset(), held.moved());
@@ -112,7 +112,7 @@ impl Writer<'_> {
     }
 
     /// Brings the target to a place where it can be compared.
-    fn hold_target(&mut self, usual: UsualTarget, counted: bool) -> Result<Held, NoRule> {
+    fn hold_target(&mut self, usual: InlineCache, counted: bool) -> Result<Held, NoRule> {
         // Where flags are dead, a counter costs less.
         let counts_later = Some(usual.dead).filter(|&dead| !counted && dead != Dead::None);
         let counted = counted || counts_later.is_some();
@@ -139,7 +139,7 @@ impl Writer<'_> {
 
     /// Writes a comparison of the target that falls through with all registers but RCX restored. Returns the rel32 of the jump
     /// for another target.
-    fn unless_usual(&mut self, usual: UsualTarget, held: Held) -> CacheAddress {
+    fn unless_usual(&mut self, usual: InlineCache, held: Held) -> CacheAddress {
         let (hot, at) = (&mut self.unit.hot, usual.at.get());
         let other = match held.place {
             Place::In(register) => hot.unless_equal(register, at).other,

@@ -18,7 +18,7 @@ const MOST: usize = 64;
 
 /// The code caches that workers have.
 #[derive(Debug)]
-pub struct Loans {
+pub struct Handoffs {
     pub(crate) workers: Workers,
     pub(crate) out: Vec<Handoff>,
     /// Deferred events of threads whose code cache a worker had at the time, in order.
@@ -27,12 +27,12 @@ pub struct Loans {
     pub(crate) lost: bool,
 }
 
-impl Loans {
+impl Handoffs {
     /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
     /// [`Translator`](crate::instrument::Translator) for `before`.
     pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
         let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
-        Loans { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
+        Handoffs { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
     }
 
     /// Whether another lot can be handed off beside the present ones and `more`.
@@ -47,13 +47,17 @@ impl Loans {
 
     /// The index of the lot that process `process` is in.
     pub(crate) fn with(&self, process: Pid) -> Option<usize> {
-        self.out.iter().position(|loan| loan.members.contains(&process))
+        self.out.iter().position(|handoff| handoff.members.contains(&process))
     }
 }
 
 /// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
 /// the look for hot blocks is not due.
-pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, process: &Process, now: Instant) -> bool {
+pub(crate) fn is_to_be_handed_off<'a>(
+    mut home: impl Iterator<Item = &'a Process>,
+    process: &Process,
+    now: Instant,
+) -> bool {
     let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
     home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
         && now < process.image.placing.borrow().due()

@@ -5,14 +5,14 @@ use crate::tracee::address::Address;
 
 /// The known targets of indirect jumps, by the start addresses of their blocks.
 #[derive(Debug, Default)]
-pub struct Usual {
+pub struct PredictedTargets {
     /// The slots in which they record their last targets.
     slots: AddressMap<u64, u32>,
     /// Their usual targets.
     targets: AddressMap<u64, Address>,
 }
 
-impl Usual {
+impl PredictedTargets {
     /// The usual target of the jump at the end of the block at `start`, if known.
     pub fn target(&self, start: Address) -> Option<Address> {
         self.targets.get(&start.get()).copied()
