@@ -281,6 +281,7 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
         (Question::Compare { limit, .. }, Some(new)) => Query::Compare { new, limit: *limit },
         (Question::Compare { .. }, None) => unreachable!("it was read"),
         (Question::Ceilings { prefix, limit }, _) => Query::Ceilings { prefix, limit: *limit },
+        (Question::Mpi { limit }, _) => Query::Mpi { limit: *limit },
     };
     if args.json {
         print(serde_json::to_string_pretty(&report::query::json(&profile, &question)?)? + "\n")?;
