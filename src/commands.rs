@@ -267,6 +267,7 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
         (Question::Compare { limit, .. }, Some(new)) => Query::Compare { new, limit: *limit },
         (Question::Compare { .. }, None) => unreachable!("it was read"),
         (Question::Ceilings { prefix, limit }, _) => Query::Ceilings { prefix, limit: *limit },
+        (Question::Mpi { limit }, _) => Query::Mpi { limit: *limit },
     };
     if args.json {
         print(serde_json::to_string_pretty(&report::query::json(&profile, &question)?)? + "\n")?;
@@ -453,11 +454,13 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
 pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
     let is_description = args.input.extension().is_some_and(|e| e == "toml" || e == "onnx");
     let (mut network, machine) = if is_description {
+        let network = layers::read(&args.input, &args.axis)?;
         let quick = session::ceilings::MachineOptions { quick: true, refresh: false, gpus_only: false, quiet: true };
         // Without ceilings there is only no share of the peak.
         let machine = session::ceilings::measure(quick).ok().map(|(machine, _)| machine);
-        (layers::read(&args.input, &args.axis)?, machine)
+        (network, machine)
     } else {
+        layers::without_axes("a profile", &args.axis)?;
         let profile = report::json::read(&profile_path(&args.input))?;
         (layers::of_profile(&profile)?, Some(profile.machine))
     };

@@ -201,6 +201,9 @@ fn input_that_cannot_be_predicted_gets_one_line() {
         (&["fc.toml", "--scale", "m=3"], "only batch"),
         (&["cut.onnx"], "no ONNX model"),
         (&["cut.onnx", "--axis", "N=0"], "--axis"),
+        (&["cut.onnx", "--axis", "N=1", "--axis", "N=2"], "--axis N: it is given twice"),
+        (&["fc.toml", "--axis", "N=1"], "--axis N: a table of layers has no free dimensions"),
+        (&[".", "--axis", "N=1"], "--axis N: a profile has no free dimensions"),
     ] {
         let output = predicted(&sandbox, arguments);
         let text = stderr(&output);

@@ -6,7 +6,7 @@ mod cli;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cli::{Sandbox, status, stderr, stdout};
 use serde_json::Value;
@@ -66,6 +66,17 @@ fn first_with(name: &str) -> Option<(&'static str, PathBuf)> {
     Some((library, program(library, name)?))
 }
 
+/// Whether all combinations are tried; else each library with some of the programs: counting a library's start takes seconds.
+fn is_full() -> bool {
+    std::env::var_os("RPROF_FULL").is_some()
+}
+
+/// Held while ranks of MPICH run, which spin while they wait: those of two jobs would take each other's CPUs.
+fn alone_if_it_spins(library: &str) -> Option<MutexGuard<'static, ()>> {
+    static SPINS: Mutex<()> = Mutex::new(());
+    (library == "mpich").then(|| SPINS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// A shell command in `sandbox` with `$launch` for `ranks` ranks, and `$rprof`; under a time limit.
 fn launched(sandbox: &Sandbox, library: &str, ranks: u32, script: &str) -> Output {
     let fixtures = fixtures();
@@ -75,6 +86,7 @@ fn launched(sandbox: &Sandbox, library: &str, ranks: u32, script: &str) -> Outpu
         fixtures.display()
     );
     let script = sandbox.file("launch.sh", script, 0o755);
+    let _alone = alone_if_it_spins(library);
     sandbox.shell(&format!("timeout {LIMIT_S} bash {}", script.display())).output().unwrap()
 }
 
@@ -143,6 +155,10 @@ fn compare(sandbox: &Sandbox, ranks: u32, expected: &[ExpectedSite]) -> usize {
 fn calls_and_bytes_of_each_call_site_are_exact_in_c() {
     for library in LIBRARIES {
         for name in ["calls", "calls_static"] {
+            // MPICH's functions are the same inside the program.
+            if !is_full() && (library, name) == ("mpich", "calls") {
+                continue;
+            }
             let Some(program) = program(library, name) else { continue };
             let sites = stdout(&Command::new(&program).arg("list").output().unwrap());
             let has_mpi4 = sites.contains("counts_of_64_bits");
@@ -166,6 +182,9 @@ fn calls_and_bytes_of_each_call_site_are_exact_in_c() {
 fn calls_and_bytes_of_each_call_site_are_exact_in_fortran() {
     for library in LIBRARIES {
         for name in ["calls_f90", "calls_f08"] {
+            if !is_full() && (library == "mpich") != (name == "calls_f90") {
+                continue;
+            }
             let Some(program) = program(library, name) else { continue };
             let sandbox = Sandbox::new();
             let run = "--passes counted --memory off --quiet";
@@ -216,6 +235,12 @@ fn rprof_before_a_launcher_merges_its_ranks() {
         let sites = profile["mpi"]["sites"].as_array().unwrap();
         let receive = sites.iter().find(|site| site["caller"] == "early_receive").unwrap();
         let waiting_s = receive["waiting_s"].as_f64().unwrap();
+        let answer = sandbox.run(["query", "rprof.out", "mpi", "--limit", "1", "--json"]);
+        let answer: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+        let listed = &answer["mpi"]["sites"];
+        assert!(listed["total"].as_u64().unwrap() >= 1 && listed["items"].as_array().unwrap().len() == 1, "{answer}");
+        let same = sandbox.run(["diff", "rprof.out", "rprof.out"]);
+        assert_eq!(status(&same), 0, "{}", stderr(&same));
         assert!(
             waiting_s > 0.095 && waiting_s <= receive["time_s"].as_f64().unwrap(),
             "waited {waiting_s} s for 0.1 s"
@@ -228,6 +253,26 @@ fn rprof_before_a_launcher_merges_its_ranks() {
         let functions = profile["functions"].as_array().unwrap();
         let of_launcher = functions.iter().any(|f| f["module"].as_str().unwrap().contains("mpirun"));
         assert!(!of_launcher, "functions of the launcher are in the profile");
+    }
+}
+
+#[test]
+fn a_launcher_without_a_program_explains_itself() {
+    for library in LIBRARIES {
+        if built(library).is_none() {
+            continue;
+        }
+        let sandbox = Sandbox::new();
+        let native = launched(&sandbox, library, 2, "\"${launch[@]}\" ./nothing");
+        let profiled = launched(&sandbox, library, 2, "$rprof -- \"${launch[@]}\" ./nothing");
+        assert_ne!(status(&native), 0);
+        assert_eq!(status(&profiled), status(&native), "{library}: {}", stderr(&profiled));
+        let told = stderr(&profiled);
+        let ours: Vec<&str> = told.lines().filter(|line| line.starts_with("rprof: ")).collect();
+        assert_eq!(ours.len(), 1, "{told}");
+        assert!(ours[0].contains("nothing was profiled"), "{told}");
+        assert!(told.contains("nothing\n") || told.contains("./nothing"), "{library} says nothing: {told}");
+        assert!(!sandbox.path().join("rprof.out").exists());
     }
 }
 
@@ -252,7 +297,11 @@ fn ranks_of_a_part_are_known_and_who_is_its_root() {
             "{site}"
         );
         assert!(site["waiting_s"].is_f64(), "{site}");
+        assert_eq!(site["needed"].as_f64(), Some(0.0), "all ranks are on one host: {site}");
     }
+    let network = &profile["mpi"]["network"];
+    assert_eq!((network["sent"].as_u64(), network["received"].as_u64()), (Some(0), Some(0)), "{network}");
+    assert_eq!(network["missing"], Value::Null);
 }
 
 #[test]
@@ -271,9 +320,9 @@ fn a_timed_and_a_counted_launch_complete_one_another_and_another_job_is_set_asid
     let joined = some_work("rprof.out/rank-1");
     assert!(joined["cpu_s"].as_f64().unwrap() > 0.0);
     assert!(joined["flops"]["total"].as_u64().unwrap() >= 20_000_000, "{}", joined["flops"]);
-    run("--passes counted");
-    assert!(some_work("rprof.out/rank-0")["cpu_s"].is_null(), "a third launch is another job");
-    assert!(some_work("rprof.out.1/rank-0")["cpu_s"].is_f64());
+    run("--passes timed");
+    assert!(some_work("rprof.out/rank-0")["flops"].is_null(), "a third launch is another job");
+    assert!(some_work("rprof.out.1/rank-0")["flops"].is_object());
     let merged = sandbox.run(["merge", "rprof.out.1/rank-0", "rprof.out/rank-1"]);
     assert_eq!(status(&merged), 125);
     assert!(stderr(&merged).contains("2 jobs"), "{}", stderr(&merged));
@@ -305,6 +354,9 @@ fn ends_of_ranks_are_as_without_rprof() {
     for library in LIBRARIES {
         let Some(program) = program(library, "ends") else { continue };
         for mode in ["exit", "segv", "abort", "never"] {
+            if !is_full() && library == "mpich" && mode != "exit" {
+                continue;
+            }
             let sandbox = Sandbox::new();
             let native = launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" {} {mode}", program.display()));
             let run = format!(
@@ -344,8 +396,11 @@ impl Hosts {
     fn run(&self, sandbox: &Sandbox, library: &str, ranks: u32, command: &[&str]) -> Output {
         let mut hosts = Command::new(fixtures().join("hosts"));
         hosts.arg("run").arg(&self.0).args([library, &ranks.to_string()]).args(command);
-        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", "100");
+        // MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md).
+        let limit_s = if library == "mpich" { "60" } else { "100" };
+        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", limit_s);
         hosts.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        let _alone = alone_if_it_spins(library);
         hosts.stdin(std::process::Stdio::null()).output().unwrap()
     }
 }
@@ -374,13 +429,16 @@ fn bytes_between_hosts_are_those_of_the_kernel() {
         for (what, ranks, within) in
             [("bcast 10 800000", 4, 0.01), ("messages 50 65536", 2, 0.01), ("messages 1000 8", 2, 0.05)]
         {
+            if !is_full() && (library == "mpich") != (what == "messages 50 65536") {
+                continue;
+            }
             let sandbox = Sandbox::new();
             let folder = sandbox.path().join("rprof.out");
             let paths = [folder.to_str().unwrap(), program.to_str().unwrap()];
             let options = ["--passes", "counted", "--memory", "off", "--quiet", "-o", paths[0], "--", paths[1]];
             let command: Vec<&str> =
                 [env!("CARGO_BIN_EXE_rprof")].into_iter().chain(options).chain(what.split(' ')).collect();
-            // MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md).
+            // It may hang.
             let run = || hosts.run(&sandbox, library, ranks, &command);
             let output = (0..3).map(|_| run()).find(|output| output.status.success()).unwrap_or_else(run);
             let counts = kernel_counts(&stdout(&output));
@@ -416,21 +474,6 @@ fn bytes_between_hosts_are_those_of_the_kernel() {
             }
         }
     }
-}
-
-#[test]
-fn ranks_of_one_host_send_nothing_to_others() {
-    let Some((library, program)) = first_with("crossing") else { return };
-    let sandbox = Sandbox::new();
-    let command = format!(
-        "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} messages 10 65536",
-        program.display()
-    );
-    let output = launched(&sandbox, library, 2, &command);
-    assert_eq!(status(&output), 0, "{}", stderr(&output));
-    let network = &sandbox.profile("rprof.out")["mpi"]["network"];
-    assert_eq!((network["sent"].as_u64(), network["received"].as_u64()), (Some(0), Some(0)), "{network}");
-    assert_eq!(network["missing"], Value::Null);
 }
 
 #[test]
@@ -481,7 +524,10 @@ fn the_network_between_ranks_of_one_host_is_measured_and_kept() {
             (network(&output), stderr(&output))
         };
         let (first, told) = run("--wanted wanted.json");
-        assert_eq!(told.lines().count(), 1, "{library}: one line of progress: {told}");
+        let is_doubt = |line: &&str| line.starts_with("rprof: the program loads no MPI library when it starts");
+        assert_eq!(told.lines().filter(is_doubt).count(), 1, "{library}: {told}");
+        assert_eq!(told.lines().count(), 2, "{library}: one line of progress, one doubt: {told}");
+        assert_eq!(first["library_of"], "launcher");
         assert_eq!(first["hosts"][0]["ranks"], serde_json::json!([0, 1]));
         assert_eq!(first["pairs"].as_array().unwrap().len(), 1);
         let pair = &first["pairs"][0];
@@ -496,8 +542,11 @@ fn the_network_between_ranks_of_one_host_is_measured_and_kept() {
         let written: Value =
             serde_json::from_slice(&std::fs::read(sandbox.path().join("out/network.json")).unwrap()).unwrap();
         assert_eq!(written, first);
+        if !is_full() && library != LIBRARIES[0] {
+            continue;
+        }
         let (second, told) = run("--wanted wanted.json");
-        assert_eq!((&second, told.as_str()), (&first, ""), "{library}: what was kept is read");
+        assert_eq!((&second, told.lines().count()), (&first, 1), "{library}: what was kept is read: {told}");
         sandbox.file("wanted.json", wanted.replace("[8, 4096]", "[8, 512]"), 0o644);
         let (third, _) = run("--wanted wanted.json");
         assert_eq!(third["pairs"], first["pairs"], "{library}: only what is missing is measured");

@@ -17,7 +17,7 @@ pub struct MachineArgs {
     /// Only the network between the ranks of a job: mpirun -np N rprof machine --mpi [-- ./app]
     #[arg(long, conflicts_with_all = ["quick", "gpu"])]
     pub mpi: bool,
-    /// With --mpi: the messages and calls to measure, as JSON
+    /// With --mpi: what to measure, as JSON. Internal: rprof gives it to the ranks that it launches
     #[arg(long, value_name = "FILE", requires = "mpi", hide = true)]
     pub wanted: Option<PathBuf>,
     /// Measure again even if cached

@@ -46,6 +46,12 @@ pub enum Question {
         #[arg(long, value_name = "N", default_value = "60")]
         limit: usize,
     },
+    /// The call sites of MPI with most time
+    Mpi {
+        /// Call sites at most
+        #[arg(long, value_name = "N", default_value = "20")]
+        limit: usize,
+    },
     /// Changes from PROFILE to another one
     Compare {
         /// The later profile.json or folder

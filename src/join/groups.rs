@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use crate::profile::evidence::mpi::Made;
+use crate::profile::evidence::mpi::{Made, MpiCall};
 use crate::profile::mpi::RankCalls;
 
 /// The ranks of `MPI_COMM_WORLD` that are in a communicator.
@@ -64,6 +64,15 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
         }
     }
     found
+}
+
+/// What a call of rank `own` of the job passes whose root only the job knows: its buffer if this rank is the root, else nothing. `None`: not
+/// known.
+pub fn bytes_of_root(call: &MpiCall, name: &str, group: &Group, own: u32) -> Option<u64> {
+    let bytes = call.bytes_of_root?;
+    let root = group.members.get(usize::try_from(call.root?).ok()?)?;
+    let parts = if name.to_ascii_lowercase().contains("scatter") { group.members.len() as u64 } else { 1 };
+    Some(if *root == own { bytes * parts } else { 0 })
 }
 
 /// The communicators that a rank made, by (index of the parent, how many were made from that before).

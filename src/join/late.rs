@@ -71,7 +71,9 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             let is_far = hosts > 1 && far(call, group, host, &rank.host);
             let one = OfSite { found, members, far_calls: u64::from(is_far) };
             of_site.entry(key).and_modify(|site| site.add(one)).or_insert(one);
-            if let (None, Some(bytes)) = (call.bytes, bytes_of_root(call, &key.call, group, rank.rank)) {
+            let bytes_of_root =
+                || groups::bytes_of_root(call, &key.call, group?, rank.rank?).filter(|_| call.bytes.is_none());
+            if let Some(bytes) = bytes_of_root() {
                 of_roots.entry(key).or_default().push(bytes);
             }
         }
@@ -90,14 +92,6 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         mpi.clock_error_s = clock_error_s;
     }
     Ok(())
-}
-
-/// What a call passes whose root only the job knows: its buffer if this rank is the root, else nothing. `None`: not known.
-fn bytes_of_root(call: &MpiCall, name: &str, group: Option<&Group>, own: Option<u32>) -> Option<u64> {
-    let (bytes, group) = (call.bytes_of_root?, group?);
-    let root = group.members.get(usize::try_from(call.root?).ok()?)?;
-    let parts = if name.to_ascii_lowercase().contains("scatter") { group.members.len() as u64 } else { 1 };
-    Some(if Some(*root) == own { bytes * parts } else { 0 })
 }
 
 /// Whether a partner of the call is on another host than its own.

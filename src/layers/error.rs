@@ -37,6 +37,14 @@ pub enum LayersError {
         "the profile has no matrix products (hint: profile with --passes both; products of libraries without BLAS's symbols are not seen)"
     )]
     NoProducts,
+    /// An axis that is none of the input's.
+    #[error("--axis {name}: {reason}")]
+    Axis {
+        /// Its name.
+        name: String,
+        /// Why it cannot be given, and what can.
+        reason: String,
+    },
     /// Nothing to scale.
     #[error("--scale batch={batch}: {reason}")]
     Scale {

@@ -74,14 +74,30 @@ impl Network {
     }
 }
 
+/// Refuses sizes of free dimensions for `input`, which has none.
+///
+/// # Errors
+/// [`LayersError::Axis`]: there are some.
+pub fn without_axes(input: &str, axes: &[(String, u64)]) -> Result<(), LayersError> {
+    axes.first().map_or(Ok(()), |(name, _)| {
+        let reason = format!("{input} has no free dimensions, only a model (.onnx) does (hint: --scale batch=N)");
+        Err(LayersError::Axis { name: name.clone(), reason })
+    })
+}
+
 /// Reads a table of layers (`.toml`) or a model (`.onnx`), whose free dimensions have the values `axes`.
 ///
 /// # Errors
-/// The file cannot be read, or is no such file.
+/// The file cannot be read, or is no such file; an axis is given twice, or fits no free dimension.
 pub fn read(path: &Path, axes: &[(String, u64)]) -> Result<Network, LayersError> {
+    if let Some((_, (name, _))) = axes.iter().enumerate().find(|(i, (name, _))| axes[..*i].iter().any(|a| a.0 == *name))
+    {
+        return Err(LayersError::Axis { name: name.clone(), reason: "it is given twice".into() });
+    }
     let read = |e| LayersError::Read { path: path.to_owned(), source: e };
     if path.extension().is_some_and(|extension| extension == "onnx") {
         return onnx::network(path, &std::fs::read(path).map_err(read)?, axes);
     }
+    without_axes("a table of layers", axes)?;
     table::network(path, &std::fs::read_to_string(path).map_err(read)?)
 }

@@ -171,7 +171,8 @@ pub struct SizeClass(
     pub u64,
 );
 
-/// POP's efficiencies (Performance Optimisation and Productivity, pop-coe.eu): the product of the latter two is the first.
+/// POP's efficiencies (Performance Optimisation and Productivity, pop-coe.eu): the product of the latter two is the first. Elapsed seconds are
+/// those of the whole program in the timed pass, `MPI_Init` and `MPI_Finalize` included, which POP leaves out: calls have no times there.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Efficiency {
     /// Mean of the ranks' seconds at work / elapsed seconds.

@@ -9,6 +9,9 @@ use super::mpi_name::MpiName;
 pub struct Network {
     /// File of the MPI library.
     pub library: String,
+    /// Whose library it is; `null`: an older rprof measured.
+    #[serde(default)]
+    pub library_of: Option<LibraryOf>,
     /// Its build id, in hexadecimal digits.
     pub build_id: Option<String>,
     /// Variables of the environment that change how the library sends: (name, value), by name.
@@ -24,6 +27,16 @@ pub struct Network {
     /// What was not measured, each with the reason.
     #[serde(default)]
     pub missing: Vec<String>,
+}
+
+/// Whose library was measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LibraryOf {
+    /// The program loads it when it starts.
+    Program,
+    /// The program loads none when it starts, or no program was named: this host's library of the launcher's family.
+    Launcher,
 }
 
 /// A host of a job.

@@ -3,12 +3,13 @@
 use super::name;
 use super::number::{NOT_MEASURED, or_unmeasured, percent, seconds};
 use super::regions::Rows;
+use super::table;
 use crate::profile::Profile;
 use crate::profile::blas::{Blas, Dimensions, ProductCalls};
 use crate::roofline::products;
 
-/// Rows of the table.
-const ROWS: usize = 40;
+/// Rows of the table in Markdown and HTML.
+pub const ROWS: usize = 40;
 /// Shapes that get advice.
 const ADVISED: usize = 6;
 /// Advice is given from this share of the time on.
@@ -38,8 +39,8 @@ fn shape(shape: Option<&Dimensions>) -> String {
     shape.map_or_else(|| "other shapes".into(), Dimensions::to_string)
 }
 
-/// The shapes with most time. `None`: no product was called.
-pub fn rows(profile: &Profile) -> Option<Rows> {
+/// The shapes with most time, at most `most`. `None`: no product was called.
+pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     let blas = profile.blas.as_ref().filter(|blas| !blas.products.is_empty())?;
     let elapsed = elapsed(profile);
     let at = |p: &ProductCalls| products::share_of_peak(p, &profile.machine, threads(blas));
@@ -54,7 +55,8 @@ pub fn rows(profile: &Profile) -> Option<Rows> {
             place(p),
         ]
     };
-    let rows = blas.products.iter().take(ROWS).map(row).collect();
+    let shown = &blas.products[..most.min(blas.products.len())];
+    let rows = shown.iter().map(row).collect();
     let mut notes: Vec<String> = advice(profile, blas, elapsed);
     if blas.at_least {
         notes.push("calls are lower limits: a process ran natively from some time on (see its warning)".into());
@@ -62,9 +64,8 @@ pub fn rows(profile: &Profile) -> Option<Rows> {
     if blas.products.iter().any(|p| p.shape.is_none()) {
         notes.push("other shapes: those of a call site beyond its first 64".into());
     }
-    if blas.products.len() > ROWS {
-        notes.push(format!("… and {} more shapes", blas.products.len() - ROWS));
-    }
+    notes.extend(table::rest(blas.products.len() - shown.len(), "shape"));
+    notes.extend(table::faster("of peak", shown.iter().filter_map(at)));
     notes.push("time: calls × median call of the counted pass; share: of the elapsed time".into());
     let titles = ["call", "shape", "calls", "time", "share", "of peak", "where"];
     Some(Rows { title: title(blas), titles: titles.to_vec(), rows, words: vec![0, 1, 6], notes })

@@ -1,6 +1,7 @@
 //! Comma-separated values after RFC 4180: one line per function and per kernel of a GPU (module `gpu0`, `gpu1`, …), base SI units, empty
-//! where not measured.
+//! where not measured. Control characters in names are `?`: a spreadsheet or terminal that shows the file must not obey them.
 
+use super::name;
 use crate::profile::device::Kernel;
 use crate::profile::{Function, Profile};
 
@@ -80,5 +81,21 @@ fn of_kernel(kernel: &Kernel, field: &str) -> Option<String> {
 }
 
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+    let cell = name::printable(cell);
+    if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_hold_neither_commands_for_terminals_nor_line_breaks() {
+        assert_eq!(quoted("a\u{1b}[31mb"), "a?[31mb");
+        assert_eq!(quoted("f<int, 3>\r\n"), "\"f<int, 3>??\"");
+        let f = Function { name: "evil\u{1b}]0;x\u{7}".into(), ..Function::default() };
+        let table = table(&Profile { functions: vec![f], ..Profile::default() });
+        assert!(!table.chars().any(|c| c.is_control() && !"\r\n".contains(c)), "{table:?}");
+        assert_eq!(table.lines().count(), 2);
+    }
 }

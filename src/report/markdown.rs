@@ -39,12 +39,14 @@ pub fn text(profile: &Profile, view: &View) -> String {
     if !in_system.is_empty() {
         out += &format!("\n- {}\n", in_system.join("\n- "));
     }
-    for rows in blas::rows(profile).into_iter().chain(mpi::tables(profile)).chain(regions::tables(profile)) {
+    let products = blas::rows(profile, blas::ROWS).into_iter();
+    for rows in products.chain(mpi::tables(profile, mpi::ROWS)).chain(regions::tables(profile)) {
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         out += &format!("\n{}:\n\n", rows.title);
         out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
         out += &format!("|{}\n", " --- |".repeat(rows.titles.len()));
         out.extend(rows.rows.iter().map(|cells| row(cells.iter().map(|c| escape(c)).collect())));
+        out.extend(rows.notes.iter().map(|note| format!("\n{}\n", escape(note))));
     }
     let told = counters::of_program(profile);
     if !told.is_empty() {

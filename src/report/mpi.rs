@@ -3,28 +3,26 @@
 use super::name;
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::Rows;
+use super::table;
 use crate::profile::Profile;
 use crate::profile::communication::Communication;
 use crate::profile::evidence::mpi::NetworkMissing;
 use crate::profile::mpi::{CallSite, Mpi, NetworkBytes};
 use crate::profile::mpi_name::MpiName;
 
-/// Call sites of the long text.
-pub const ALL: usize = 40;
-/// Of the short one.
+/// Call sites, and functions, in Markdown and HTML.
+pub const ROWS: usize = 40;
+/// Call sites of the short text.
 pub const FEW: usize = 4;
 const NAME_WIDTH: usize = 30;
 
-/// [`rows`] of all call sites, and the functions with what they communicate.
-pub fn tables(profile: &Profile) -> Vec<Rows> {
-    rows(profile, ALL).into_iter().chain(functions(profile)).collect()
+/// [`rows`] of call sites, and the functions with what they communicate, at most `most` of each.
+pub fn tables(profile: &Profile, most: usize) -> Vec<Rows> {
+    rows(profile, most).into_iter().chain(functions(profile, most)).collect()
 }
 
-/// Most functions of the table.
-const MOST_FUNCTIONS: usize = 15;
-
 /// Functions with all that they call: what they communicate.
-fn functions(profile: &Profile) -> Option<Rows> {
+fn functions(profile: &Profile, most: usize) -> Option<Rows> {
     let mpi = profile.mpi.as_ref().filter(|mpi| !mpi.functions.is_empty())?;
     let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
     let short = |value: Option<f64>| value.filter(|value| *value > 0.0).map_or_else(|| "–".to_owned(), significant);
@@ -46,6 +44,9 @@ fn functions(profile: &Profile) -> Option<Rows> {
          that ranks hand over; at: least seconds of work and network by those it took"
             .to_owned(),
     ];
+    let shown = &mpi.functions[..most.min(mpi.functions.len())];
+    notes.extend(table::rest(mpi.functions.len() - shown.len(), "function"));
+    notes.extend(table::faster("at", shown.iter().filter_map(|of| of.roof_fraction)));
     if profile.network.is_none() {
         notes.push(format!(
             "network: {NOT_MEASURED} (no ceilings of the network: `MPIRUN rprof machine --mpi` measures them)"
@@ -54,7 +55,7 @@ fn functions(profile: &Profile) -> Option<Rows> {
     Some(Rows {
         title: "Communication: functions with all that they call".into(),
         titles: vec!["function", "work", "in MPI", "waiting", "network", "OI", "CAI", "held by", "at"],
-        rows: mpi.functions.iter().take(MOST_FUNCTIONS).map(row).collect(),
+        rows: shown.iter().map(row).collect(),
         words: vec![0, 7],
         notes,
     })
@@ -92,9 +93,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
                 .into(),
         );
     }
-    if shown.len() > most {
-        notes.push(format!("… and {} more call sites", shown.len() - most));
-    }
+    notes.extend(table::rest(shown.len().saturating_sub(most), "call site"));
     if let Some(error) = mpi.clock_error_s.filter(|_| most > FEW) {
         notes.push(format!("waiting over hosts: their clocks were compared by messages, within {}", seconds(error)));
     }
@@ -240,6 +239,27 @@ mod tests {
         assert_eq!(repeated(&site("MPI_Bcast", 8_003_296, 8e6)), None, "once");
         assert_eq!(repeated(&site("MPI_Bcast", 16_000, 8e3)), None, "little");
         assert_eq!(repeated(&site("MPI_Send", 16_003_296, 8e6)), None, "no collective call");
+    }
+
+    #[test]
+    fn all_shows_all_and_less_says_how_many_more() {
+        let mpi = Mpi { sites: vec![site("MPI_Send", 0, 0.0); 42], ..Mpi::default() };
+        let profile = Profile { mpi: Some(mpi), ..Profile::default() };
+        let all = rows(&profile, usize::MAX).unwrap();
+        assert_eq!((all.rows.len(), all.notes), (42, Vec::new()));
+        assert_eq!(rows(&profile, 41).unwrap().notes, ["… and 1 more call site"]);
+        assert_eq!(rows(&profile, ROWS).unwrap().notes, ["… and 2 more call sites"]);
+    }
+
+    #[test]
+    fn faster_than_the_ceilings_is_marked() {
+        let with = |fraction| {
+            let one = Communication { roof_fraction: Some(fraction), ..Communication::default() };
+            let mpi = Mpi { functions: vec![one], ..Mpi::default() };
+            functions(&Profile { mpi: Some(mpi), ..Profile::default() }, 1).unwrap().notes.join("\n")
+        };
+        assert!(with(1.17).contains("at above 100 %: faster than"), "{}", with(1.17));
+        assert!(!with(1.004).contains("above"), "it is shown as 100 %");
     }
 
     #[test]

@@ -101,6 +101,19 @@ pub fn at_least(f: &Function) -> &'static str {
     if without(f).is_empty() { "" } else { "≥ " }
 }
 
+/// The note on rows that are not shown, if there are any: `… and 3 more call sites`.
+pub fn rest(hidden: usize, what: &str) -> Option<String> {
+    let plural = if hidden == 1 { "" } else { "s" };
+    (hidden > 0).then(|| format!("… and {hidden} more {what}{plural}"))
+}
+
+/// The note on shares above 1 in a column, if there are any: what is shown as 100 % is none.
+pub fn faster(column: &str, shares: impl IntoIterator<Item = f64>) -> Option<String> {
+    shares.into_iter().any(|share| share >= 1.005).then(|| {
+        format!("{column} above 100 %: faster than the ceilings allow, so a ceiling or the time is off by that much")
+    })
+}
+
 /// The savings of a function; none where its time is not known.
 pub fn savings(f: &Function) -> &[Saving] {
     if f.time_s.is_some() { &f.analysis.savings } else { &[] }

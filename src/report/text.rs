@@ -41,8 +41,8 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out.push('\n');
         out.extend(in_system.iter().map(|line| wrap::hanging(line, width, 4)));
     }
-    out.extend(blas::rows(profile).iter().map(|rows| regions::text(rows, width)));
-    out.extend(mpi::tables(profile).iter().map(|rows| regions::text(rows, width)));
+    out.extend(blas::rows(profile, usize::MAX).iter().map(|rows| regions::text(rows, width)));
+    out.extend(mpi::tables(profile, usize::MAX).iter().map(|rows| regions::text(rows, width)));
     out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     let counters = counters::of_program(profile);
     if !counters.is_empty() {

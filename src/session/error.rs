@@ -62,6 +62,17 @@ pub enum SessionError {
         /// How the launch ended.
         status: u8,
     },
+    /// A launcher whose command line names no program ran, and had no ranks to profile.
+    #[error(
+        "{launcher}: none of its arguments is a program that can be executed, so nothing was profiled; put rprof before the program, if \
+         there is one: {launcher} … rprof -- PROGRAM"
+    )]
+    NoProgram {
+        /// The launcher.
+        launcher: String,
+        /// How it ended.
+        status: u8,
+    },
     /// The output folder.
     #[error("cannot write to {}: {source}; {}", path.display(), whole_file::remedy(source, "choose another folder with -o"))]
     Output {
@@ -133,6 +144,7 @@ impl SessionError {
             SessionError::NotFound { .. } => 127,
             SessionError::CannotExecute { .. } => 126,
             SessionError::Ranks { status, .. } if *status != 0 => *status,
+            SessionError::NoProgram { status, .. } => *status,
             _ => 125,
         }
     }

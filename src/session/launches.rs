@@ -27,12 +27,15 @@ use super::{SessionError, job, launch_parts, network, network_launch, passes, pr
 /// Profiles the ranks that a launcher starts.
 ///
 /// # Errors
-/// The launcher cannot be started, no rank left a profile, or a folder cannot be written.
+/// The launcher cannot be started, has no program, no rank left a profile, or a folder cannot be written.
 pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
     preflight::own_proc()?;
     preflight::own_room()?;
     let checked = preflight::check(&options.program)?;
+    if launcher_command::with_inserted(&options.program, &[]).is_none() {
+        return Err(without_program(&checked.program)?);
+    }
     let folder = OutputFolder::create(options.output.as_deref(), &[&checked.program.path])?;
     let absolute = std::fs::canonicalize(folder.path())
         .map_err(|source| SessionError::Output { path: folder.path().to_owned(), source })?;
@@ -105,10 +108,18 @@ fn ended_from_outside(end: ProgramEnd, folder: &Path) -> Option<String> {
     }
 }
 
-/// Whether `options` ask for a launcher's ranks: its program is a launcher, and that has a program. A launcher without one explains itself.
+/// Whether `options` ask for a launcher's ranks: their program is a launcher.
 pub fn is_asked(options: &RunOptions) -> bool {
     options.program.first().is_some_and(|program| launcher_command::is_launcher(program))
-        && launcher_command::with_inserted(&options.program, &[]).is_some()
+}
+
+/// Lets a launcher explain itself that has no program: the error of this run, with its status.
+fn without_program(launcher: &Program) -> Result<SessionError, SessionError> {
+    let held = Foreground::hold(Pid::from_raw(0)).map_err(stream("signals"))?;
+    let end = run_launcher(launcher, Streams::default(), "timed")?;
+    drop(held);
+    let launcher = launcher.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(SessionError::NoProgram { launcher, status: end.exit_code() })
 }
 
 /// Starts the launcher, and returns how it ended. The first launch has our streams.
@@ -129,11 +140,16 @@ fn launch(
     } else {
         passes::second_streams(input)?
     };
-    let child = spawn_gated(&Program { path: launcher.path.clone(), argv }, streams).map_err(passes::launch)?;
+    run_launcher(&Program { path: launcher.path.clone(), argv }, streams, pass.name())
+}
+
+/// Runs a launcher to its end.
+fn run_launcher(launcher: &Program, streams: Streams, pass: &'static str) -> Result<ProgramEnd, SessionError> {
+    let child = spawn_gated(launcher, streams).map_err(passes::launch)?;
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let pid = child.release().map_err(passes::launch)?;
     let status = wait_for_status(pid)
-        .ok_or_else(|| SessionError::Pass { pass: pass.name(), reason: "the launcher's end was not seen".into() })?;
+        .ok_or_else(|| SessionError::Pass { pass, reason: "the launcher's end was not seen".into() })?;
     Ok(ProgramEnd::from_wait_status(status))
 }
 

@@ -10,7 +10,7 @@ use super::preflight;
 use super::progress::Notices;
 use crate::machine::network::wanted::Wanted;
 use crate::machine::network::{self, NetworkError, Request};
-use crate::profile::network::Network;
+use crate::profile::network::{LibraryOf, Network};
 use crate::profile::run::Warning;
 
 /// Its name in an output folder.
@@ -49,6 +49,7 @@ pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Resul
         false => Some(preflight::check(&options.program).map_err(of_all)?.program.path),
     };
     let wanted = options.wanted.as_deref().map(Wanted::read).transpose().map_err(failed)?.unwrap_or_default();
+    let is_named = program.is_some();
     let request = Request {
         program,
         launcher: launcher::family(),
@@ -59,8 +60,28 @@ pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Resul
     };
     let notices = Notices::new(options.quiet || !is_first);
     let mut teller = Teller::new(&notices, "measuring the network between the ranks, for later runs, too");
-    network::measure(&request, &mut teller, take).map_err(failed)?;
-    Ok(if is_first { teller.into_warnings() } else { Vec::new() })
+    let mut doubt = None;
+    let mut taken = |network: Network| {
+        doubt = library_of_launcher(&network).filter(|_| is_named);
+        take(network);
+    };
+    network::measure(&request, &mut teller, &mut taken).map_err(failed)?;
+    Ok(if is_first { teller.into_warnings().into_iter().chain(doubt).collect() } else { Vec::new() })
+}
+
+/// The doubt about a network that was measured for a program with the library of its launcher.
+pub fn library_of_launcher(network: &Network) -> Option<Warning> {
+    (network.library_of == Some(LibraryOf::Launcher)).then(|| {
+        Warning::new(
+            "network-library",
+            format!(
+                "the program loads no MPI library when it starts: the network was measured with {}",
+                network.library
+            ),
+            "if the program loads another library later, its messages cost something else",
+            "name a program that is linked with that library: mpirun … rprof machine --mpi -- ./app",
+        )
+    })
 }
 
 /// The ceilings of the network that were written into a folder.

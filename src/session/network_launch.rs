@@ -39,7 +39,10 @@ pub fn complete(profile: &mut Profile, launcher: &Program, folder: &Path, notice
     notices.say("launches the ranks once more, to measure the network between them");
     let _spinner = notices.spinner("measuring the network between the ranks");
     match measured(&wanted, launcher, folder) {
-        Ok(network) => profile.network = Some(network),
+        Ok(network) => {
+            profile.run.warnings.extend(network::library_of_launcher(&network));
+            profile.network = Some(network);
+        }
         Err(reason) => profile.run.warnings.push(Warning::new(
             "no-network-ceilings",
             format!("the network between the ranks was not measured: {reason}"),

@@ -26,6 +26,13 @@ impl Yield {
     }
 
     fn of(shape: Vec<u64>, work: Work, calls: u64) -> Result<Yield, String> {
+        let sizes = match &work {
+            Work::Product(shape) => vec![shape.m, shape.n, shape.k.unwrap_or(1)],
+            Work::Elementwise(_, elements) => vec![*elements],
+        };
+        if sizes.contains(&0) || calls == 0 {
+            return Err("a size is 0, so there is nothing to compute".into());
+        }
         Ok(Yield { shape: Some(shape), work: vec![(work, calls)], is_unknown: false })
     }
 }
@@ -43,16 +50,29 @@ fn integer(node: &Node, name: &str, default: i64) -> i64 {
     attribute(node, name).map_or(default, |attribute| attribute.i)
 }
 
-/// `[1, 1]` of `strides`, and the like: `n` sizes.
-fn integers(node: &Node, name: &str, n: usize, default: u64) -> Result<Vec<u64>, String> {
+/// `[1, 1]` of `strides`, and the like: `n` sizes from `least` on.
+fn integers(node: &Node, name: &str, (n, least, default): (usize, u64, u64)) -> Result<Vec<u64>, String> {
     let Some(found) = attribute(node, name) else { return Ok(vec![default; n]) };
-    let sizes: Option<Vec<u64>> = found.ints.iter().map(|i| u64::try_from(*i).ok()).collect();
-    sizes.filter(|sizes| sizes.len() == n).ok_or_else(|| format!("{name} has other than {n} sizes"))
+    if found.ints.len() != n {
+        return Err(format!("{name} has {} sizes instead of {n}", found.ints.len()));
+    }
+    let size = |size: &i64| u64::try_from(*size).ok().filter(|size| *size >= least);
+    let wrong = |size: &i64| format!("{name} has a size of {size}, which is less than {least}");
+    found.ints.iter().map(|i| size(i).ok_or_else(|| wrong(i))).collect()
 }
 
-fn product(m: u64, n: u64, k: u64, transposes: &str, is_double: bool) -> Work {
+/// Sizes [m, n, k] in single precision; without k of a matrix by a vector.
+fn product([m, n]: [u64; 2], k: Option<u64>, transposes: &str) -> Work {
     let transposes = transposes.to_owned();
-    Work::Product(Dimensions { m, n, k: Some(k), transposes, is_row_major: true, is_double, is_complex: false })
+    Work::Product(Dimensions { m, n, k, transposes, is_row_major: true, is_double: false, is_complex: false })
+}
+
+/// Refuses a bias of `shape` that cannot be added to an `output` without changing its shape.
+fn bias_fits(shape: Option<&Vec<u64>>, output: &[u64]) -> Result<(), String> {
+    let Some(shape) = shape else { return Ok(()) };
+    let sizes = shape.iter().rev().zip(output.iter().rev());
+    let fits = shape.len() <= output.len() && sizes.fold(true, |fits, (a, b)| fits && (a == b || *a == 1));
+    if fits { Ok(()) } else { Err(format!("a bias of {shape:?} does not fit an output of {output:?}")) }
 }
 
 /// The output of `node` for inputs of these shapes (`None`: not known or absent). `target` is the value of its second input, where that
@@ -60,12 +80,7 @@ fn product(m: u64, n: u64, k: u64, transposes: &str, is_double: bool) -> Work {
 ///
 /// # Errors
 /// The shapes do not go together.
-pub fn infer(
-    node: &Node,
-    inputs: &[Option<&Vec<u64>>],
-    target: Option<&[i64]>,
-    is_double: bool,
-) -> Result<Yield, String> {
+pub fn infer(node: &Node, inputs: &[Option<&Vec<u64>>], target: Option<&[i64]>) -> Result<Yield, String> {
     let first = inputs.first().copied().flatten();
     let needed = |i: usize| {
         let name = node.input.get(i).map_or("", String::as_str);
@@ -77,7 +92,7 @@ pub fn infer(
         Yield::of(shape.clone(), Work::Elementwise(operation, size), 1)
     };
     match node.op_type.as_str() {
-        "MatMul" => matrix_product(needed(0)?, needed(1)?, is_double),
+        "MatMul" => matrix_product(needed(0)?, needed(1)?),
         "Gemm" => {
             let (a, b) = (needed(0)?, needed(1)?);
             let ([a0, a1], [b0, b1]) = (pair(a)?, pair(b)?);
@@ -88,10 +103,17 @@ pub fn infer(
                 return Err(format!("{m} × {k} by {inner} × {n} does not go together"));
             }
             let letter = |t| if t { 'T' } else { 'N' };
-            let work = product(m, n, k, &format!("{}{}", letter(ta), letter(tb)), is_double);
+            bias_fits(inputs.get(2).copied().flatten(), &[m, n])?;
+            let work = product([m, n], Some(k), &format!("{}{}", letter(ta), letter(tb)));
             Yield::of(vec![m, n], work, 1)
         }
-        "Conv" => convolution(node, needed(0)?, needed(1)?, is_double),
+        "Conv" => {
+            let weights = needed(1)?;
+            if let Some(bias) = inputs.get(2).copied().flatten().filter(|bias| Some(&bias[..]) != weights.get(..1)) {
+                return Err(format!("a bias of {bias:?} does not fit weights of {weights:?}"));
+            }
+            convolution(node, needed(0)?, weights)
+        }
         "Relu" | "LeakyRelu" | "Clip" => elementwise(Operation::Relu),
         "Sigmoid" => elementwise(Operation::Sigmoid),
         "Exp" => elementwise(Operation::Exp),
@@ -103,7 +125,10 @@ pub fn infer(
         }
         "Flatten" => {
             let shape = needed(0)?;
-            let axis = usize::try_from(integer(node, "axis", 1)).unwrap_or(1).min(shape.len());
+            let axis = integer(node, "axis", 1);
+            let from_end = if axis < 0 { shape.len() as i64 } else { 0 };
+            let axis = usize::try_from(axis + from_end).ok().filter(|axis| *axis <= shape.len());
+            let axis = axis.ok_or_else(|| format!("its axis is none of {} dimensions", shape.len()))?;
             let sizes = elements(&shape[..axis]).zip(elements(&shape[axis..])).ok_or("its output is too large")?;
             Yield::free(Some(vec![sizes.0, sizes.1]))
         }
@@ -115,8 +140,8 @@ pub fn infer(
         "Constant" | "Shape" | "Squeeze" | "Unsqueeze" => Yield::free(None),
         "MaxPool" | "AveragePool" => {
             let shape = needed(0)?;
-            let kernel = attribute(node, "kernel_shape").map(|a| a.ints.clone()).ok_or("it has no kernel_shape")?;
-            let kernel: Vec<u64> = kernel.into_iter().filter_map(|size| u64::try_from(size).ok()).collect();
+            let n = attribute(node, "kernel_shape").map(|a| a.ints.len()).ok_or("it has no kernel_shape")?;
+            let kernel = integers(node, "kernel_shape", (n, 1, 1))?;
             Yield::unknown(Some(windows(node, shape, &kernel, shape.get(1).copied().unwrap_or(1))?))
         }
         "GlobalAveragePool" => {
@@ -134,23 +159,40 @@ fn pair(shape: &[u64]) -> Result<[u64; 2], String> {
     shape.try_into().map_err(|_| format!("a matrix is needed, not {} dimensions", shape.len()))
 }
 
-/// Of the last two dimensions, for all others.
-fn matrix_product(a: &[u64], b: &[u64], is_double: bool) -> Result<Yield, String> {
+/// Of the last two dimensions, for all others. One dimension is a vector: a row as the first operand, a column as the second.
+fn matrix_product(a: &[u64], b: &[u64]) -> Result<Yield, String> {
+    let many = |of: &[u64], more: u64| {
+        elements(of).and_then(|all| all.checked_mul(more)).ok_or_else(|| "it has too many rows".to_owned())
+    };
+    let together = |k: u64, inner: u64| match k == inner {
+        true => Ok(()),
+        false => Err(format!("{a:?} by {b:?} does not go together")),
+    };
+    match (a, b) {
+        ([], _) | (_, []) => return Err("a vector or a matrix is needed, not a single number".into()),
+        (&[ref rows @ .., k], &[inner]) => {
+            together(k, inner)?;
+            return Yield::of(rows.to_vec(), product([many(rows, 1)?, k], None, "N"), 1);
+        }
+        (&[k], &[ref batch @ .., inner, n]) => {
+            together(k, inner)?;
+            let shape = [batch, &[n]].concat();
+            return Yield::of(shape, product([k, n], None, "T"), many(batch, 1)?);
+        }
+        _ => {}
+    }
     let (Some((&[m, k], batch)), Some((&[inner, n], others))) = (split(a), split(b)) else {
         return Err("matrices are needed".into());
     };
-    if k != inner {
-        return Err(format!("{m} × {k} by {inner} × {n} does not go together"));
-    }
+    together(k, inner)?;
     let outer = broadcast(batch, others)?;
     let calls = elements(&outer).ok_or("it has too many matrices")?;
     let shape = [&outer[..], &[m, n]].concat();
     // One matrix for all: the rows of all are one product.
     if others.is_empty() {
-        let rows = m.checked_mul(calls).ok_or("its output is too large")?;
-        return Yield::of(shape, product(rows, n, k, "NN", is_double), 1);
+        return Yield::of(shape, product([many(batch, m)?, n], Some(k), "NN"), 1);
     }
-    Yield::of(shape, product(m, n, k, "NN", is_double), calls)
+    Yield::of(shape, product([m, n], Some(k), "NN"), calls)
 }
 
 fn split(shape: &[u64]) -> Option<(&[u64; 2], &[u64])> {
@@ -171,6 +213,9 @@ fn broadcast(a: &[u64], b: &[u64]) -> Result<Vec<u64>, String> {
 
 fn reshaped(shape: &[u64], target: &[i64]) -> Result<Vec<u64>, String> {
     let all = elements(shape).ok_or("its input is too large")?;
+    if target.iter().filter(|size| **size < 0).count() > 1 || target.iter().any(|size| *size < -1) {
+        return Err(format!("a shape of {target:?} has more than one free size, or one below -1"));
+    }
     let mut sizes: Vec<u64> = target
         .iter()
         .enumerate()
@@ -195,19 +240,25 @@ fn windows(node: &Node, shape: &[u64], kernel: &[u64], channels: u64) -> Result<
     if shape.len() != n + 2 || n == 0 {
         return Err(format!("an input of {} dimensions is needed, not of {}", n + 2, shape.len()));
     }
-    let strides = integers(node, "strides", n, 1)?;
-    let dilations = integers(node, "dilations", n, 1)?;
-    let pads = integers(node, "pads", 2 * n, 0)?;
+    let strides = integers(node, "strides", (n, 1, 1))?;
+    let dilations = integers(node, "dilations", (n, 1, 1))?;
+    let mut pads = integers(node, "pads", (2 * n, 0, 0))?;
     let padding = attribute(node, "auto_pad").map_or(&b"NOTSET"[..], |a| &a.s);
+    match padding {
+        b"NOTSET" | b"" | b"SAME_UPPER" | b"SAME_LOWER" => {}
+        b"VALID" => pads.fill(0),
+        other => return Err(format!("auto_pad {:?} is not known", String::from_utf8_lossy(other))),
+    }
     let round_up = integer(node, "ceil_mode", 0) != 0;
     let mut out = vec![shape[0], channels];
     for i in 0..n {
-        let stride = strides[i].max(1);
+        let stride = strides[i];
         if padding.starts_with(b"SAME") {
             out.push(shape[2 + i].div_ceil(stride));
             continue;
         }
-        let width = dilations[i].saturating_mul(kernel[i].saturating_sub(1)).saturating_add(1);
+        let taps = kernel[i].checked_sub(1).ok_or("a window has no element")?;
+        let width = dilations[i].saturating_mul(taps).saturating_add(1);
         let padded = shape[2 + i].saturating_add(pads[i]).saturating_add(pads[n + i]);
         let room = padded.checked_sub(width).ok_or_else(|| format!("a window of {width} over {padded}"))?;
         out.push(1 + if round_up { room.div_ceil(stride) } else { room / stride });
@@ -216,7 +267,7 @@ fn windows(node: &Node, shape: &[u64], kernel: &[u64], channels: u64) -> Result<
 }
 
 /// As a product of each image: weights by the columns of its windows (im2col).
-fn convolution(node: &Node, input: &[u64], weights: &[u64], is_double: bool) -> Result<Yield, String> {
+fn convolution(node: &Node, input: &[u64], weights: &[u64]) -> Result<Yield, String> {
     let [out_channels, per_group, kernel @ ..] = weights else { return Err("its weights have no channels".into()) };
     let groups = u64::try_from(integer(node, "group", 1)).unwrap_or(0);
     if groups == 0 || out_channels % groups != 0 || input.get(1) != per_group.checked_mul(groups).as_ref() {
@@ -224,6 +275,11 @@ fn convolution(node: &Node, input: &[u64], weights: &[u64], is_double: bool) -> 
         return Err(format!(
             "{channels} channels in {groups} groups of {per_group}, {out_channels} out, do not go together"
         ));
+    }
+    if let Some(said) = attribute(node, "kernel_shape")
+        && !said.ints.iter().map(|size| u64::try_from(*size)).eq(kernel.iter().map(|size| Ok(*size)))
+    {
+        return Err(format!("its kernel_shape is not that of its weights, {kernel:?}"));
     }
     let shape = windows(node, input, kernel, *out_channels)?;
     // One channel a group: no matrix product.
@@ -233,7 +289,7 @@ fn convolution(node: &Node, input: &[u64], weights: &[u64], is_double: bool) -> 
     let columns = elements(&shape[2..]).ok_or("its output is too large")?;
     let terms = elements(&weights[1..]).ok_or("its weights are too large")?;
     let calls = input[0].checked_mul(groups).ok_or("it has too many products")?;
-    Yield::of(shape, product(out_channels / groups, columns, terms, "NN", is_double), calls)
+    Yield::of(shape, product([out_channels / groups, columns], Some(terms), "NN"), calls)
 }
 
 #[cfg(test)]
@@ -252,7 +308,7 @@ mod tests {
 
     fn of(node: &Node, inputs: &[&[u64]]) -> Result<Yield, String> {
         let inputs: Vec<Vec<u64>> = inputs.iter().map(|shape| shape.to_vec()).collect();
-        infer(node, &inputs.iter().map(Some).collect::<Vec<_>>(), None, false)
+        infer(node, &inputs.iter().map(Some).collect::<Vec<_>>(), None)
     }
 
     fn sizes(found: &Yield) -> (Vec<u64>, Option<[u64; 3]>, u64) {
@@ -280,13 +336,56 @@ mod tests {
     }
 
     #[test]
+    fn vectors_are_rows_and_columns() {
+        let vector = |a: &[u64], b: &[u64]| {
+            let found = of(&node("MatMul", &[]), &[a, b]).unwrap();
+            let Some((Work::Product(work), calls)) = found.work.first() else { panic!("no product") };
+            (found.shape.clone().unwrap(), work.to_string(), *calls)
+        };
+        assert_eq!(vector(&[8, 64, 32], &[32]), (vec![8, 64], "512 × 32 N".into(), 1));
+        assert_eq!(vector(&[32], &[32, 10]), (vec![10], "32 × 10 T".into(), 1));
+        assert_eq!(vector(&[32], &[5, 32, 10]), (vec![5, 10], "32 × 10 T".into(), 5));
+        assert_eq!(vector(&[32], &[32]), (vec![], "1 × 32 N".into(), 1));
+        assert!(of(&node("MatMul", &[]), &[&[32], &[31, 10]]).is_err());
+        assert!(of(&node("MatMul", &[]), &[&[], &[3, 3]]).is_err());
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let image: &[u64] = &[1, 4, 8, 8];
+        let weights: &[u64] = &[6, 4, 3, 3];
+        let refused = |node: Node, inputs: &[&[u64]], part: &str| {
+            let error = of(&node, inputs).expect_err(part);
+            assert!(error.contains(part), "{error}");
+        };
+        refused(node("Conv", &[("strides", &[0, 1])]), &[image, weights], "strides has a size of 0");
+        refused(node("Conv", &[("dilations", &[1, 0])]), &[image, weights], "dilations has a size of 0");
+        refused(node("Conv", &[("pads", &[1, 1, -1, 1])]), &[image, weights], "pads has a size of -1");
+        refused(node("Conv", &[("strides", &[1])]), &[image, weights], "strides has 1 sizes instead of 2");
+        refused(node("Conv", &[("kernel_shape", &[5, 5])]), &[image, weights], "kernel_shape");
+        refused(node("Conv", &[]), &[image, weights, &[5]], "a bias of [5]");
+        refused(node("MaxPool", &[("kernel_shape", &[0, 2])]), &[image], "kernel_shape has a size of 0");
+        refused(node("Gemm", &[]), &[&[8, 4], &[4, 6], &[8]], "a bias of [8]");
+        refused(node("Gemm", &[]), &[&[8, 4], &[4, 6], &[1, 8, 6]], "a bias of [1, 8, 6]");
+        refused(node("Gemm", &[]), &[&[0, 4], &[4, 6]], "a size is 0");
+        refused(node("Flatten", &[("axis", &[-3])]), &[&[8, 4]], "its axis");
+        assert!(of(&node("Conv", &[]), &[image, weights, &[6]]).is_ok());
+        for bias in [&[6][..], &[1], &[], &[8, 1], &[1, 6]] {
+            assert!(of(&node("Gemm", &[]), &[&[8, 4], &[4, 6], bias]).is_ok(), "{bias:?}");
+        }
+        let flat = of(&node("Flatten", &[("axis", &[-1])]), &[&[2, 3, 4]]).unwrap();
+        assert_eq!(flat.shape, Some(vec![6, 4]));
+        assert!(reshaped(&[2, 3, 4], &[-1, -1]).is_err());
+    }
+
+    #[test]
     fn what_is_not_known_is_not_guessed() {
         let depthwise = of(&node("Conv", &[("group", &[4])]), &[&[1, 4, 8, 8], &[4, 1, 3, 3]]).unwrap();
         assert!(depthwise.is_unknown && depthwise.shape == Some(vec![1, 4, 6, 6]));
         assert!(of(&node("Quux", &[]), &[&[1]]).unwrap().is_unknown);
         assert!(of(&node("MatMul", &[]), &[&[2, 3], &[4, 5]]).is_err());
         assert!(of(&node("Conv", &[]), &[&[1, 1, 2, 2], &[1, 1, 3, 3]]).is_err());
-        assert!(infer(&node("Relu", &[]), &[None], None, false).is_err());
+        assert!(infer(&node("Relu", &[]), &[None], None).is_err());
         assert_eq!(reshaped(&[2, 3, 4], &[0, -1]), Ok(vec![2, 12]));
         assert!(reshaped(&[2, 3], &[4]).is_err());
     }

@@ -78,7 +78,7 @@ pub enum NetworkError {
     #[error("--mpi: rank 0 sent no step of a measurement; start the same rprof on all hosts")]
     Step,
     /// The file of `--wanted`.
-    #[error("--wanted {path}: {reason}; see docs/mpi.md for what it holds")]
+    #[error("--wanted {path}: {reason}; rprof writes this file itself, for the launch that measures the network")]
     Wanted {
         /// The file.
         path: String,

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use crate::machine::progress::Progress;
 use crate::machine::store;
-use crate::profile::network::Network;
+use crate::profile::network::{LibraryOf, Network};
 use crate::profile::run::Warning;
 use crate::tracee::mpi::datatypes::Family;
 use crate::tracee::whole_file;
@@ -80,7 +80,7 @@ pub fn measure(
     progress: &mut dyn Progress,
     take: &mut dyn FnMut(Network),
 ) -> Result<(), NetworkError> {
-    let names = names(request)?;
+    let (names, library_of) = names(request)?;
     let mpi = Mpi::start(&names)?;
     if let Some(launched) = request.ranks.filter(|launched| *launched != mpi.ranks) {
         return Err(NetworkError::OtherLauncher { library: mpi.file(), launched, seen: mpi.ranks });
@@ -99,7 +99,8 @@ pub fn measure(
         let empty =
             Network { library, build_id, settings: settings::own(), hosts: hosts.listed(), ..Network::default() };
         let network = lead(&mut rank, &hosts, empty, request, progress)?;
-        take(network);
+        // What was kept may be of another program with the same library.
+        take(Network { library_of: Some(library_of), ..network });
         rank.lead(&Step::End)?;
     } else {
         rank.follow()?;
@@ -109,12 +110,12 @@ pub fn measure(
     Ok(())
 }
 
-/// The files or names to look for the library under.
-fn names(request: &Request) -> Result<Vec<String>, NetworkError> {
+/// The files or names to look for the library under, and whose it is.
+fn names(request: &Request) -> Result<(Vec<String>, LibraryOf), NetworkError> {
     let of_program = request.program.as_deref().map(library::of_program).transpose()?.flatten();
     Ok(match of_program {
-        Some(file) => vec![file.to_string_lossy().into_owned()],
-        None => library::names(request.launcher),
+        Some(file) => (vec![file.to_string_lossy().into_owned()], LibraryOf::Program),
+        None => (library::names(request.launcher), LibraryOf::Launcher),
     })
 }
 

@@ -17,7 +17,7 @@ use super::figure::Figure;
 use super::notes::{self, Note};
 use super::reading::Reading;
 use super::words::{self, NONE, several};
-use super::{Diff, verdict};
+use super::{Diff, mpi, verdict};
 
 const CSS: &str = include_str!("diff.css");
 /// Functions in the table at most.
@@ -26,6 +26,8 @@ const FUNCTIONS: usize = 200;
 const LOOPS: usize = 5;
 /// Kernels of GPUs at most.
 const KERNELS: usize = 60;
+/// Calls of MPI at most.
+const CALLS: usize = 60;
 /// The flame graph may have so many bytes.
 const MOST_FLAMES: usize = 200_000;
 /// Characters of a name.
@@ -58,6 +60,7 @@ pub fn page(diff: &Diff<'_>) -> Result<String, ReportError> {
         functions(diff)
     );
     body += &kernels(diff);
+    body += &calls(diff);
     let flames = flamegraph::difference_within(diff.old, diff.new, MOST_FLAMES, NAME)?;
     let _ = writeln!(
         body,
@@ -181,6 +184,20 @@ fn cell(d: &Difference<'_>, presence: Presence) -> String {
             )
         }
     }
+}
+
+fn calls(diff: &Diff<'_>) -> String {
+    let Some(rows) = mpi::rows(&diff.mpi, CALLS, NAME) else { return String::new() };
+    let cells = |tag: &str, cells: Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let mut out = format!("<h2>{}</h2>\n<div class=\"card\"><table>\n", escape(&rows.title));
+    out += &cells("th", rows.titles.iter().map(|title| (*title).to_owned()).collect());
+    rows.rows.into_iter().for_each(|row| out += &cells("td", row));
+    out += "</table>\n";
+    rows.notes.iter().for_each(|note| out += &format!("<p class=\"place\">{}</p>\n", escape(note)));
+    out + "</div>\n"
 }
 
 fn kernels(diff: &Diff<'_>) -> String {

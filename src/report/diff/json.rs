@@ -12,6 +12,7 @@ use super::class::{Class, ClassOutcome};
 use super::condition::Condition;
 use super::difference::{Difference, Outcome};
 use super::judge::Judgement;
+use super::mpi::{CallsChange, Sides};
 use super::notes;
 use super::reading::Reading;
 use super::verdict::{self, Counts};
@@ -25,6 +26,8 @@ const FUNCTIONS: usize = 200;
 const LOOPS: usize = 8;
 /// Kernels of GPUs.
 const KERNELS: usize = 100;
+/// Calls of MPI.
+const CALLS: usize = 100;
 /// Limits.
 const NOTES: usize = 40;
 /// Lines of a condition that holds.
@@ -59,6 +62,7 @@ pub fn json(diff: &Diff<'_>, judged: &[(Condition, Judgement)]) -> Value {
         "program": totals.collect::<serde_json::Map<_, _>>(),
         "changed": list(diff.changed().take(FUNCTIONS).map(of_change).collect(), counts.changed()),
         "kernels": list(kernels.collect(), diff.kernels.len()),
+        "mpi": list(diff.mpi.iter().take(CALLS).map(of_calls).collect(), diff.mpi.len()),
         "notes": list(told.collect(), all_notes.len()),
         "conditions": judged.iter().map(|(condition, judgement)| of_judgement(condition, judgement)).collect::<Vec<_>>(),
     })
@@ -115,6 +119,14 @@ fn figures(change: &Change<'_>) -> Value {
         "name": name(change.name()), "presence": presence,
         "figures": of.collect::<serde_json::Map<_, _>>(),
         "class": { "outcome": class_outcome, "old": class(&change.class.0), "new": class(&change.class.1) },
+    })
+}
+
+fn of_calls(change: &CallsChange<'_>) -> Value {
+    let sides = |[old, new]: &Sides<'_>| json!({ "old": reading(old), "new": reading(new) });
+    json!({
+        "call": name(change.call), "caller": name(change.caller), "changed": change.is_changed(),
+        "calls": sides(&change.calls), "bytes": sides(&change.bytes), "time": sides(&change.time), "waiting": sides(&change.waiting),
     })
 }
 

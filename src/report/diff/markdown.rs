@@ -9,12 +9,14 @@ use super::difference::{Difference, Outcome};
 use super::figure::Figure;
 use super::notes::{self, Note};
 use super::words::{self, NONE, several};
-use super::{Diff, verdict};
+use super::{Diff, mpi, verdict};
 
 /// Functions that are listed at most.
 const FUNCTIONS: usize = 15;
 /// Kernels of GPUs.
 const KERNELS: usize = 10;
+/// Calls of MPI.
+const CALLS: usize = 10;
 /// Characters of a name.
 const NAME: usize = 60;
 
@@ -28,6 +30,7 @@ pub fn markdown(diff: &Diff<'_>) -> String {
     grave.iter().for_each(|note| out += &format!("\n> {}\n", plain(&note.to_string())));
     out += &functions(diff);
     out += &kernels(diff);
+    out += &calls(diff);
     if !others.is_empty() {
         let list: String = others.iter().map(|note| format!("- {}\n", plain(&note.to_string()))).collect();
         out += &format!("\n<details><summary>Limits</summary>\n\n{list}\n</details>\n");
@@ -117,6 +120,16 @@ fn kernels(diff: &Diff<'_>) -> String {
     if changed.len() > KERNELS {
         out += &format!("\n… and {}.\n", several(changed.len() - KERNELS, "more kernel"));
     }
+    out
+}
+
+fn calls(diff: &Diff<'_>) -> String {
+    let Some(rows) = mpi::rows(&diff.mpi, CALLS, NAME) else { return String::new() };
+    let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|c| plain(c)).collect::<Vec<_>>().join(" | "));
+    let titles: Vec<String> = rows.titles.iter().map(|title| (*title).to_owned()).collect();
+    let mut out = format!("\n{}:\n\n{}|{}\n", rows.title, line(&titles), " --- |".repeat(titles.len()));
+    out.extend(rows.rows.iter().map(|cells| line(cells)));
+    out.extend(rows.notes.iter().map(|note| format!("\n{}\n", plain(note))));
     out
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //!  old ─┐  modules ─▶ pairs, loops ─▶ reading ─▶ difference ─┐
 //!       ├▶ (renamed)  (the same one)  (with its error)       ├▶ Diff ─┬▶ text, markdown, json, html
-//!  new ─┘             kernels ──────▶ reading ─▶ difference ─┘        └▶ condition: --fail-if
+//!  new ─┘             kernels ──────▶ reading ─▶ difference ─┤        └▶ condition: --fail-if
+//!                     mpi ──────────▶ reading ───────────────┘
 //! ```
 
 mod ceilings;
@@ -19,6 +20,7 @@ mod kernels;
 mod loops;
 mod markdown;
 mod modules;
+mod mpi;
 mod notes;
 mod pairs;
 mod program;
@@ -33,6 +35,7 @@ use crate::profile::Profile;
 use change::Setting;
 use kernels::KernelChange;
 use modules::Modules;
+use mpi::CallsChange;
 use pairs::Alike;
 use program::Total;
 use reading::Coverage;
@@ -60,6 +63,8 @@ pub struct Diff<'p> {
     pub alike: Vec<Alike<'p>>,
     pub modules: Modules<'p>,
     pub kernels: Vec<KernelChange<'p>>,
+    /// Calls of MPI, if both profiles have some.
+    pub mpi: Vec<CallsChange<'p>>,
     /// Sums over the program.
     pub totals: Vec<Total<'p>>,
     /// Whether the ceilings are the same in both.
@@ -85,6 +90,7 @@ pub fn compare<'p>(old: &'p Profile, new: &'p Profile) -> Diff<'p> {
         alike: found.alike,
         modules: found.modules,
         kernels: kernels::changes(old, new),
+        mpi: mpi::changes(old, new),
         totals,
         same_ceilings: setting.moved.is_empty(),
         told,

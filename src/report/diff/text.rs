@@ -9,7 +9,7 @@ use super::class::ClassOutcome;
 use super::difference::Difference;
 use super::notes::{self, Note};
 use super::words::{self, NONE, several};
-use super::{Diff, verdict};
+use super::{Diff, mpi, verdict};
 
 /// Functions that are listed at most.
 const FUNCTIONS: usize = 30;
@@ -19,6 +19,8 @@ const LOOPS: usize = 3;
 const ALONE: usize = 2;
 /// Kernels of GPUs.
 const KERNELS: usize = 20;
+/// Calls of MPI.
+const CALLS: usize = 10;
 /// Columns that the figures need beside the name.
 const FIGURES: usize = 58;
 
@@ -37,6 +39,7 @@ pub fn text(diff: &Diff<'_>, width: usize) -> String {
         out += &format!(" … and {} (--format json)\n", several(hidden, "more function"));
     }
     out += &kernels(diff, width);
+    out.extend(mpi::rows(&diff.mpi, CALLS, (width / 3).clamp(24, 60)).iter().map(|rows| regions::text(rows, width)));
     if !others.is_empty() {
         out.push('\n');
         others.iter().for_each(|note| out += &wrap::hanging(&format!("· {note}"), width, 2));

@@ -11,12 +11,17 @@ pub const NONE: &str = "–";
 
 /// A reading of `figure`; `≥` for a part, `<` for a limit, `~` without a known error.
 pub fn reading(figure: Figure, reading: &Reading<'_>) -> String {
+    reading_as(|value| figure.show(value), reading)
+}
+
+/// The same of a value that `show` makes text of.
+pub fn reading_as(show: impl Fn(f64) -> String, reading: &Reading<'_>) -> String {
     match *reading {
-        Reading::Exact(value) => figure.show(value as f64),
-        Reading::Within { value, .. } => figure.show(value),
-        Reading::NoInterval(value) => format!("~{}", figure.show(value)),
-        Reading::AtLeast(value) => format!("≥{}", figure.show(value as f64)),
-        Reading::AtMost(limit) => format!("<{}", figure.show(limit)),
+        Reading::Exact(value) => show(value as f64),
+        Reading::Within { value, .. } => show(value),
+        Reading::NoInterval(value) => format!("~{}", show(value)),
+        Reading::AtLeast(value) => format!("≥{}", show(value as f64)),
+        Reading::AtMost(limit) => format!("<{}", show(limit)),
         Reading::Missing(_) => NOT_MEASURED.to_owned(),
     }
 }

@@ -134,7 +134,8 @@ fn experiment(profile: &Profile) -> String {
 /// Regions and work that the program marks.
 fn marked(profile: &Profile) -> String {
     let mut out = String::new();
-    for rows in blas::rows(profile).into_iter().chain(mpi::tables(profile)).chain(regions::tables(profile)) {
+    let products = blas::rows(profile, blas::ROWS).into_iter();
+    for rows in products.chain(mpi::tables(profile, mpi::ROWS)).chain(regions::tables(profile)) {
         let _ = write!(out, "<h2>{}</h2>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));
         let class = |i: usize| if rows.words.contains(&i) { " class=\"words\"" } else { "" };
         for (i, title) in rows.titles.iter().enumerate() {

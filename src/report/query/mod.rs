@@ -5,6 +5,7 @@
 mod ceilings;
 mod compare;
 mod explain;
+mod mpi;
 mod top;
 
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub enum Query<'q> {
     Explain { name: &'q str },
     /// The machine's ceilings whose id begins so.
     Ceilings { prefix: &'q str, limit: usize },
+    /// The first call sites of MPI.
+    Mpi { limit: usize },
     /// Changes since an earlier profile.
     Compare { new: &'q Profile, limit: usize },
 }
@@ -45,6 +48,7 @@ pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String,
         Query::Top { by, limit } => top::text(profile, *by, *limit, view),
         Query::Explain { name } => explain::text(profile, name, view)?,
         Query::Ceilings { prefix, limit } => ceilings::text(&profile.machine, prefix, *limit, view),
+        Query::Mpi { limit } => mpi::text(profile, *limit, view),
         Query::Compare { new, limit } => compare::text(profile, new, *limit, view),
     })
 }
@@ -58,6 +62,7 @@ pub fn json(profile: &Profile, query: &Query<'_>) -> Result<Value, NoSuchFunctio
         Query::Top { by, limit } => top::json(profile, *by, *limit),
         Query::Explain { name } => explain::json(profile, name)?,
         Query::Ceilings { prefix, limit } => ceilings::json(&profile.machine, prefix, *limit),
+        Query::Mpi { limit } => mpi::json(profile, *limit),
         Query::Compare { new, limit } => compare::json(profile, new, *limit),
     })
 }

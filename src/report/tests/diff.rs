@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::{formats, sample};
 use crate::profile::device::Devices;
 use crate::profile::function::Source;
+use crate::profile::mpi::{CallSite, Mpi};
 use crate::profile::{Function, Profile};
 use crate::report::diff::{self, Condition, Diff, Figure, Judgement, Presence};
 use crate::roofline;
@@ -222,12 +223,51 @@ fn names_that_no_function_has_are_refused_and_loops_have_names_too() {
     assert!(diff::text(&diff, 100).contains("Not told apart and not compared: 2 and 2 functions called noisy"));
 }
 
+fn calls_of(caller: &str, calls: u64) -> Mpi {
+    let site = CallSite {
+        caller: caller.into(),
+        call: "MPI_Send".into(),
+        calls,
+        bytes: Some(8 * calls),
+        time_s: Some(0.5),
+        waiting_s: Some(0.25),
+        ..CallSite::default()
+    };
+    Mpi { sites: vec![site], ..Mpi::default() }
+}
+
+#[test]
+fn calls_of_mpi_are_compared_in_every_format() {
+    let with = |calls| Profile { mpi: Some(calls_of("halo", calls)), ..before() };
+    let (old, new) = (with(10), with(20));
+    let diff = diff::compare(&old, &new);
+    let text = diff::text(&diff, 80);
+    let row = text.lines().find(|line| line.contains("MPI_Send in halo")).expect("a row");
+    assert!(row.contains("10 → 20") && row.contains("80.0 B → 160 B"), "{row}");
+    assert!(diff::markdown(&diff).contains("| MPI\\_Send in halo | 10 → 20 |"), "{}", diff::markdown(&diff));
+    assert!(diff::page(&diff).unwrap().contains("<td>MPI_Send in halo</td><td>10 → 20</td>"));
+    let hostile = |calls| Profile { mpi: Some(calls_of(HOSTILE, calls)), ..before() };
+    let (bad_old, bad_new) = (hostile(1), hostile(2));
+    let bad = diff::compare(&bad_old, &bad_new);
+    let (page, markdown, text) = (diff::page(&bad).unwrap(), diff::markdown(&bad), diff::text(&bad, 80));
+    for out in [&page, &markdown, &text] {
+        assert!(!out.contains(['\u{202e}', '\u{1b}']), "{out}");
+    }
+    assert!(!page.contains("<img") && !markdown.contains("<img") && !markdown.contains("@all"), "{markdown}");
+    let row = markdown.lines().find(|line| line.starts_with("| MPI")).unwrap();
+    assert_eq!(row.replace("\\|", "").matches('|').count(), 5, "{row}");
+    let none = diff::text(&diff::compare(&old, &before()), 80);
+    assert!(!none.contains("MPI"), "one profile has no calls: {none}");
+}
+
 #[test]
 fn json_is_as_its_schema_says() {
     let schema: Value = serde_json::from_str(include_str!("../diff/diff.schema.json")).unwrap();
     jsonschema::meta::validate(&schema).unwrap();
     let (old, mut new) = (before(), after());
     new.devices = Some(Devices { kernels: vec![example::triad(), example::small()], ..Devices::default() });
+    new.mpi = Some(calls_of("halo", 20));
+    let old = Profile { mpi: Some(calls_of("halo", 10)), ..old };
     let diff = diff::compare(&old, &new);
     let judged: Vec<(Condition, Judgement)> = ["time>5%", "class", "flops(jit_code)>1%", "program.flops>50%"]
         .map(|text| text.parse().unwrap())
@@ -244,6 +284,9 @@ fn json_is_as_its_schema_says() {
         value["conditions"].as_array().unwrap().iter().map(|c| c["result"].as_str().unwrap()).collect();
     assert_eq!((results[0], results[2], results[3]), ("holds", "unknown", "does-not-hold"));
     assert_eq!(value["kernels"]["total"], 2);
+    let calls = &value["mpi"]["items"][0];
+    assert_eq!((&calls["calls"]["old"]["value"], &calls["calls"]["new"]["value"]), (&10.into(), &20.into()));
+    assert_eq!((&calls["changed"], &calls["waiting"]["old"]["known"]), (&true.into(), &"without-error".into()));
     // The schema refuses what it should.
     let mut wrong = value.clone();
     wrong["changed"]["items"][0]["figures"]["time"]["outcome"] = "slower".into();

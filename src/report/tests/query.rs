@@ -59,6 +59,34 @@ fn what_was_not_measured_is_null() {
 }
 
 #[test]
+fn call_sites_of_mpi_are_bounded_and_those_with_most_time_come_first() {
+    use crate::profile::mpi::{CallSite, Mpi};
+    let mut profile = sample::profile();
+    assert!(answer(&profile, &Query::Mpi { limit: 3 })["mpi"].is_null());
+    let none = text(&profile, &Query::Mpi { limit: 3 }, &View::default()).unwrap();
+    assert!(none.starts_with("No call of MPI"), "{none}");
+    let site = |i: u64| CallSite {
+        call: "MPI_Send".into(),
+        caller: format!("f{i}"),
+        calls: i,
+        bytes: Some(8 * i),
+        time_s: Some(i as f64),
+        waiting_s: (i != 2).then_some(0.5),
+        ..CallSite::default()
+    };
+    let begin = CallSite { call: "MPI_Init".into(), time_s: Some(99.0), ..site(0) };
+    profile.mpi = Some(Mpi { sites: (1..=5).map(site).chain([begin]).collect(), ..Mpi::default() });
+    let mpi = &answer(&profile, &Query::Mpi { limit: 3 })["mpi"];
+    let sites = mpi["sites"]["items"].as_array().unwrap();
+    assert_eq!((sites.len(), mpi["sites"]["total"].as_u64(), mpi["sites"]["cut"].as_u64()), (3, Some(5), Some(2)));
+    assert_eq!((sites[0]["caller"].as_str(), sites[0]["waiting_s"].as_f64()), (Some("f5"), Some(0.5)));
+    assert_eq!((mpi["calls"].as_u64(), mpi["bytes"].as_u64()), (Some(15), Some(120)));
+    assert!(mpi["waiting_s"].is_null(), "that of one site is not known");
+    let told = text(&profile, &Query::Mpi { limit: 3 }, &View::default()).unwrap();
+    assert!(told.starts_with("MPI: ") && told.contains("… and 2 more call sites"), "{told}");
+}
+
+#[test]
 fn ceilings_are_found_by_how_they_begin() {
     let profile = sample::profile();
     let value = answer(&profile, &Query::Ceilings { prefix: "dp.", limit: 2 });

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! less than half of its seconds in MPI          no class of the network
-//! else the largest of
+//! parts of its seconds in MPI
 //!   waiting for other ranks                     waiting-for-ranks
 //!   what its calls need without bytes           network-latency
 //!   what their bytes need                       network-bandwidth
-//!   the rest of its seconds in MPI              unknown
+//! these parts are less than 0.6 of them         unknown, and no saving
+//! else                                          the largest part
 //! saving of the program = seconds of all ranks / ranks
 //! ```
+//!
+//! The share from which parts explain the time is that of the classes of work (docs/conventions.md, Model).
 
 use std::collections::BTreeMap;
 
@@ -22,6 +25,8 @@ use crate::profile::number;
 
 /// Share of its seconds from which a function is one that communicates.
 const HALF: f64 = 0.5;
+/// Share of the seconds in MPI from which the known parts explain them.
+const EXPLAINED: f64 = 0.6;
 /// A saving is listed from this share of the seconds in MPI on.
 const WORTHWHILE: f64 = 0.05;
 
@@ -32,7 +37,7 @@ struct InMpi {
     network: Option<NetworkSeconds>,
 }
 
-/// Parts of them, with their classes. Without ceilings of the network waiting alone is known.
+/// The known parts of them, with their classes. Without ceilings of the network waiting alone is known.
 fn parts(of: &InMpi) -> Vec<(&'static str, f64)> {
     let mut parts = Vec::new();
     let waiting = of.waiting_s.unwrap_or(0.0);
@@ -46,19 +51,22 @@ fn parts(of: &InMpi) -> Vec<(&'static str, f64)> {
         parts.push(("network-latency", scale * network.latency_s));
         parts.push(("network-bandwidth", scale * network.bandwidth_s));
     }
-    let rest = of.mpi_s - parts.iter().map(|part| part.1).sum::<f64>();
-    parts.push(("unknown", rest.max(0.0)));
     parts
 }
 
-fn largest(of: &InMpi) -> Option<&'static str> {
-    parts(of).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+/// Whether the known parts explain the seconds.
+fn is_explained(of: &InMpi) -> bool {
+    parts(of).iter().map(|part| part.1).sum::<f64>() >= EXPLAINED * of.mpi_s
 }
 
-/// The largest part that is explained.
+/// The largest known part.
 fn nearest(of: &InMpi) -> Option<&'static str> {
-    let explained = parts(of).into_iter().filter(|(class, seconds)| *class != "unknown" && *seconds > 0.0);
-    explained.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+    let known = parts(of).into_iter().filter(|(_, seconds)| *seconds > 0.0);
+    known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
+}
+
+fn class(of: &InMpi) -> &'static str {
+    nearest(of).filter(|_| is_explained(of)).unwrap_or("unknown")
 }
 
 /// Fills in the class.
@@ -66,7 +74,7 @@ pub fn classify(of: &mut Communication) {
     let all = of.mpi_s + of.work_s.unwrap_or(0.0);
     let in_mpi = InMpi { mpi_s: of.mpi_s, waiting_s: of.waiting_s, network: of.network };
     let communicates = of.mpi_s > 0.0 && of.mpi_s >= HALF * all;
-    of.class = if communicates { largest(&in_mpi).map(str::to_owned) } else { None };
+    of.class = communicates.then(|| class(&in_mpi).to_owned());
 }
 
 /// Gives functions that are longer in their own calls of MPI than at work the classes and the savings of these calls.
@@ -96,11 +104,11 @@ pub fn carry_over(profile: &mut Profile) {
             continue;
         }
         let analysis = &mut function.analysis;
-        analysis.class = largest(&in_mpi).map(str::to_owned);
-        analysis.nearest =
-            if analysis.class.as_deref() == Some("unknown") { nearest(&in_mpi).map(str::to_owned) } else { None };
+        let is_explained = is_explained(&in_mpi);
+        analysis.class = Some(class(&in_mpi).to_owned());
+        analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained).map(str::to_owned);
         analysis.confidence = None;
-        let worthwhile = |(class, s): &(&str, f64)| *class != "unknown" && *s >= WORTHWHILE * in_mpi.mpi_s;
+        let worthwhile = |(_, s): &(&str, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
         let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
             remove: vec![class.to_owned()],
             seconds: seconds / ranks,
@@ -160,15 +168,44 @@ mod tests {
 
     #[test]
     fn the_largest_part_decides() {
-        let class = |of: InMpi| (largest(&of).unwrap(), nearest(&of));
+        let class = |of: InMpi| (class(&of), nearest(&of));
         assert_eq!(class(in_mpi(1.0, Some(0.6), Some((0.1, 0.1)))).0, "waiting-for-ranks");
         assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.5, 0.2)))).0, "network-latency");
         assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.1, 0.7)))).0, "network-bandwidth");
         assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.2, 0.1)))), ("unknown", Some("network-latency")));
         assert_eq!(class(in_mpi(1.0, Some(0.6), None)).0, "waiting-for-ranks");
         assert_eq!(class(in_mpi(1.0, None, None)), ("unknown", None));
+        // More than half is explained, by several parts.
+        assert_eq!(class(in_mpi(1.0, Some(0.3), Some((0.25, 0.1)))).0, "waiting-for-ranks");
         // A network that needs more than the calls took leaves no rest.
         assert_eq!(class(in_mpi(1.0, Some(0.2), Some((9.0, 1.0)))).0, "network-latency");
+    }
+
+    #[test]
+    fn what_is_not_explained_has_no_saving() {
+        use crate::profile::mpi::Mpi;
+        use crate::profile::{Function, run::Rank};
+        let with_waiting = |waiting_s| {
+            let site = CallSite {
+                caller: "exchange".into(),
+                call: "MPI_Allreduce".into(),
+                time_s: Some(1.0),
+                waiting_s: Some(waiting_s),
+                ..CallSite::default()
+            };
+            let mut profile = Profile {
+                mpi: Some(Mpi { sites: vec![site], ..Mpi::default() }),
+                functions: vec![Function { name: "exchange".into(), ..Function::default() }],
+                ..Profile::default()
+            };
+            profile.run.ranks = vec![Rank::default(); 2];
+            carry_over(&mut profile);
+            let analysis = profile.functions.remove(0).analysis;
+            let savings: Vec<f64> = analysis.savings.iter().map(|saving| saving.seconds).collect();
+            (analysis.class.unwrap(), analysis.nearest, savings)
+        };
+        assert_eq!(with_waiting(0.25), ("unknown".into(), Some("waiting-for-ranks".into()), vec![]));
+        assert_eq!(with_waiting(0.75), ("waiting-for-ranks".into(), None, vec![0.375]));
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl SocketTraffic {
     /// Notes a system call; returns the bytes that it passed to or from another host.
     pub fn note(&mut self, caller: Caller<'_>, record: &SocketRecord) -> Traffic {
         let (_, space, thread) = caller;
-        let [first, second, third, fourth] = record.arguments;
+        let [first, second, third, _] = record.arguments;
         let fd = first as i32;
         let look = |fd: i32| {
             let kind = if is_socket(thread.group, fd) { DescriptorKind::New } else { DescriptorKind::Other };
@@ -59,22 +59,19 @@ impl SocketTraffic {
                 }
             }
             libc::SYS_io_uring_setup => self.missing = Some(NetworkMissing::IoUring),
-            _ if record.result == 0 => {}
             libc::SYS_splice => {
                 let bytes = record.result as u64;
                 moved = self.by_peer(caller, fd, DescriptorKind::New, Traffic { sent: 0, received: bytes });
                 moved += self.by_peer(caller, third as i32, DescriptorKind::New, Traffic { sent: bytes, received: 0 });
             }
-            number => {
-                let Some(bytes) = bytes_of(record, &caller.0.memory, (second, third, fourth)) else { return moved };
+            _ => {
+                let all = moved_by(record, &caller.0.memory);
+                if all == Traffic::default() {
+                    return moved;
+                }
                 let kind = match DescriptorKind::from_byte(record.kind) {
                     DescriptorKind::Other => DescriptorKind::New,
                     kind => kind,
-                };
-                let all = if receives(number) {
-                    Traffic { sent: 0, received: bytes }
-                } else {
-                    Traffic { sent: bytes, received: 0 }
                 };
                 moved = self.by_peer(caller, fd, kind, all);
             }
@@ -128,8 +125,18 @@ fn receives(number: i64) -> bool {
     [libc::SYS_read, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg].contains(&number)
 }
 
-/// The bytes that a call has moved; `None`: it has looked at them, and another will take them.
-fn bytes_of(record: &SocketRecord, memory: &Memory, (second, third, fourth): (u64, u64, u64)) -> Option<u64> {
+/// The bytes that a call on a socket has moved: as its result says, which may be less than was asked for. None if it failed, or if it has
+/// looked at bytes that another call will take.
+fn moved_by(record: &SocketRecord, memory: &Memory) -> Traffic {
+    let bytes = u64::try_from(record.result).ok().and_then(|result| bytes_of(record, memory, result)).unwrap_or(0);
+    match receives(record.number) {
+        true => Traffic { sent: 0, received: bytes },
+        false => Traffic { sent: bytes, received: 0 },
+    }
+}
+
+fn bytes_of(record: &SocketRecord, memory: &Memory, result: u64) -> Option<u64> {
+    let [_, second, third, fourth] = record.arguments;
     let flags = match record.number {
         libc::SYS_recvfrom | libc::SYS_recvmmsg => fourth as i32,
         libc::SYS_recvmsg => third as i32,
@@ -138,7 +145,6 @@ fn bytes_of(record: &SocketRecord, memory: &Memory, (second, third, fourth): (u6
     if flags & (libc::MSG_PEEK | libc::MSG_ERRQUEUE) != 0 {
         return None;
     }
-    let result = record.result as u64;
     if ![libc::SYS_sendmmsg, libc::SYS_recvmmsg].contains(&record.number) {
         return Some(result);
     }
@@ -157,23 +163,43 @@ mod tests {
     #[test]
     fn bytes_of_calls_that_only_look_do_not_count() {
         let memory = Memory::open(Pid::this()).unwrap();
-        let bytes = |number, flags: i32| {
-            let record = SocketRecord { number, arguments: [3, 0, 0, 0], kind: 2, result: 100 };
-            bytes_of(&record, &memory, (0, flags as u64, flags as u64))
+        let moved = |number, flags: i32| {
+            let record = SocketRecord { number, arguments: [3, 0, flags as u64, flags as u64], kind: 2, result: 100 };
+            moved_by(&record, &memory)
         };
-        assert_eq!(bytes(libc::SYS_recvfrom, 0), Some(100));
-        assert_eq!(bytes(libc::SYS_recvfrom, libc::MSG_PEEK), None);
-        assert_eq!(bytes(libc::SYS_recvmsg, libc::MSG_ERRQUEUE), None);
-        assert_eq!(bytes(libc::SYS_write, libc::MSG_PEEK), Some(100), "it has no flags");
+        let (sent, received) = (Traffic { sent: 100, received: 0 }, Traffic { sent: 0, received: 100 });
+        assert_eq!(moved(libc::SYS_recvfrom, 0), received);
+        assert_eq!(moved(libc::SYS_recvfrom, libc::MSG_PEEK), Traffic::default());
+        assert_eq!(moved(libc::SYS_recvmsg, libc::MSG_ERRQUEUE), Traffic::default());
+        assert_eq!(moved(libc::SYS_write, libc::MSG_PEEK), sent, "it has no flags");
+    }
+
+    #[test]
+    fn failed_calls_move_nothing_and_partial_ones_what_they_say() {
+        let memory = Memory::open(Pid::this()).unwrap();
+        let moved = |number, result| {
+            let record = SocketRecord { number, arguments: [3, 0, 1_000_000, 0], kind: 2, result };
+            moved_by(&record, &memory)
+        };
+        let failed = [libc::EAGAIN, libc::EPIPE, libc::ECONNRESET, 512, 4095].map(|error| -i64::from(error));
+        for number in [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_writev, libc::SYS_recvmmsg] {
+            for result in failed.into_iter().chain([0]) {
+                assert_eq!(moved(number, result), Traffic::default(), "{number} {result}");
+            }
+        }
+        assert_eq!(moved(libc::SYS_sendto, 4096), Traffic { sent: 4096, received: 0 }, "of a million");
+        assert_eq!(moved(libc::SYS_readv, 1), Traffic { sent: 0, received: 1 });
     }
 
     #[test]
     fn several_messages_have_their_own_lengths() {
         let memory = Memory::open(Pid::this()).unwrap();
-        let mut messages = [0u32; 32];
-        (messages[14], messages[30]) = (5, 7);
+        let mut messages = [0u32; 48];
+        (messages[14], messages[30], messages[46]) = (5, 7, 9);
         let at = messages.as_ptr() as u64;
         let record = SocketRecord { number: libc::SYS_recvmmsg, arguments: [3, at, 2, 0], kind: 0, result: 2 };
-        assert_eq!(bytes_of(&record, &memory, (at, 2, 0)), Some(12));
+        assert_eq!(moved_by(&record, &memory).received, 12);
+        let some = SocketRecord { number: libc::SYS_sendmmsg, arguments: [3, at, 3, 0], kind: 0, result: 2 };
+        assert_eq!(moved_by(&some, &memory).sent, 12, "the third was not sent");
     }
 }
