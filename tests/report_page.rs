@@ -3,6 +3,8 @@
 #[path = "common/browser.rs"]
 mod browser;
 
+use rprof::profile::disassembly::{Disassembly, LoopInstruction};
+
 use browser::{browse, page, sample};
 
 /// Script that says the names in the table, and which function is selected where.
@@ -176,6 +178,59 @@ fn five_thousand_functions_fit_a_megabyte_with_details_of_two_hundred() {
     assert!(said[1].starts_with("rows 200;"), "{said:?}");
     assert_eq!(said[3..], ["4800 more rows", "199 ns::Class188 true", "true"]);
     println!("{} bytes", page.len());
+}
+
+/// Instructions of a loop: `number` of 4 bytes, the third of them the hottest.
+fn disassembly(number: u64, text: &str) -> Disassembly {
+    let instruction = |i: u64| LoopInstruction {
+        offset: 0x1140 + 4 * i,
+        length: 4,
+        text: format!("{text}ymmword ptr [rax+rcx*8+{i:#x}]"),
+        executions: Some(1_000_000 + i),
+        cpu_s: [None, Some(0.01), Some(0.4)][i as usize % 3].map(|s| s / (1 + i) as f64),
+    };
+    Disassembly { instructions: (0..number).map(instruction).collect(), left_out: 0 }
+}
+
+#[test]
+fn hot_loops_are_disassembled_behind_their_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kernels.cpp");
+    std::fs::write(&path, "x[i] = y[i];\n".repeat(400)).unwrap();
+    let mut profile = sample();
+    profile.functions[0].loops[0].disassembly = Some(disassembly(6, "vmovupd </script><img src=x>"));
+    let act = "const on = document.querySelector('.function.on'), rows = [...on.querySelectorAll('.asm tr')];
+        say(rows.length + ' ' + [...rows[3].cells].map((c) => c.textContent).join(' | '));
+        say(rows.map((r) => r.className).join(' '));
+        const ground = (r) => getComputedStyle(r).backgroundColor;
+        say((ground(rows[3]) !== ground(rows[1])) + ' ' + (ground(rows[3]) !== ground(rows[6])) + ' ' + document.images.length);
+        const tables = [...on.querySelectorAll('.source')].map((t) => t.classList.contains('asm'));
+        say(tables.join(' ') + ' ' + on.querySelector('.asm').closest('details').open);";
+    let third = "7 0x1148 | 133 ms | 1.00 M | vmovupd &lt;/script&gt;&lt;img src=x&gt;ymmword ptr [rax+rcx*8+0x2]";
+    let Some(seen) = browse(&page(&profile), "f=triad", act) else { return };
+    seen.says(&[third, "  h1 h4   h2", "true true 0", "true true"]);
+    profile.functions[0].lines.iter_mut().for_each(|line| line.file = Some(path.to_str().unwrap().into()));
+    let Some(seen) = browse(&page(&profile), "f=triad", act) else { return };
+    seen.says(&[third, "  h1 h4   h2", "true true 0", "false true false"]);
+}
+
+#[test]
+fn forty_disassembled_loops_leave_room_for_two_hundred_functions() {
+    let mut profile = many(5000);
+    for f in &mut profile.functions {
+        f.loops.truncate(1);
+    }
+    let triad = profile.functions[0].loops[0].clone();
+    for (i, f) in profile.functions.iter_mut().take(40).enumerate() {
+        let mut inner = triad.clone();
+        inner.disassembly = Some(disassembly(60, &format!("vfmadd231pd ymm{i},ymm1,")));
+        f.loops = vec![inner];
+    }
+    let page = page(&profile);
+    println!("{} bytes", page.len());
+    assert!(page.len() <= 1_000_000, "{} bytes", page.len());
+    let detailed = page.split("data-detailed=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(detailed, "200");
 }
 
 /// What a click on each export button hands over: name, type and beginning of the file, and of a picture its size.

@@ -1,6 +1,6 @@
 //! Assembles the facts of every function and its nest of loops from the evidence of all passes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::account::{self, FunctionReplay};
 use super::attributed::{AttributedSample, NONE};
@@ -9,6 +9,7 @@ use super::chains::{Chains, chains};
 use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
+use super::disassembly;
 use super::elapsed::{Elapsed, Scope};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
@@ -57,6 +58,8 @@ pub struct Joined<'e> {
     pub hardware: Option<Hardware<'e>>,
     of_functions: HashMap<FunctionId, Elapsed>,
     of_loops: Vec<Elapsed>,
+    /// Numbers of the loops that are disassembled.
+    hot_loops: HashSet<u32>,
     inclusive: HashMap<FunctionId, f64>,
     common: Common,
     fastest: f64,
@@ -110,6 +113,7 @@ impl<'e> Joined<'e> {
             hardware: None,
             of_functions: HashMap::new(),
             of_loops: Vec::new(),
+            hot_loops: HashSet::new(),
             inclusive: HashMap::new(),
             common: Common {
                 counted_threads: counted_threads(evidence),
@@ -128,6 +132,8 @@ impl<'e> Joined<'e> {
             joined.shapes.insert(function, shape);
         }
         joined.sum_times(code);
+        let (shapes, executed) = (&joined.shapes, joined.executed.as_ref());
+        joined.hot_loops = disassembly::hot_loops(shapes, &joined.loop_numbers, &joined.of_loops, executed);
         joined
     }
 
@@ -333,7 +339,7 @@ impl<'e> Joined<'e> {
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
-            function.loops = self.loops(&context, shape, None, &function, place.module, code);
+            function.loops = self.loops(&context, shape, None, &function, &instructions, code);
         }
         if let Some(place) = known.place {
             account::name_branches(&mut function, place.module, code);
@@ -355,9 +361,10 @@ impl<'e> Joined<'e> {
         shape: &Shape,
         parent: Option<usize>,
         function: &Function,
-        module: u32,
+        instructions: &[(u64, AtInstruction)],
         code: &mut CodeMap,
     ) -> Vec<Function> {
+        let module = code.known(context.id).place.map_or(0, |place| place.module);
         let children = shape.loops.iter().enumerate().filter(|(_, l)| l.parent == parent);
         let mut loops = Vec::new();
         for (index, shape_loop) in children {
@@ -397,7 +404,14 @@ impl<'e> Joined<'e> {
             let own = |at| shape.loop_at(at) == Some(index as u32);
             facts_of_loop.account = self.account(context.id, &facts_of_loop, function.clock_hz, own);
             account::name_branches(&mut facts_of_loop, module, code);
-            facts_of_loop.loops = self.loops(context, shape, Some(index), function, module, code);
+            if self.hot_loops.contains(&number) {
+                let found = match code.is_made_at_run_time(header) {
+                    true => Err(disassembly::MADE_AT_RUN_TIME),
+                    false => Ok(disassembly::of_loop(shape, index as u32, module, instructions, code)),
+                };
+                facts::fill_disassembly(&mut facts_of_loop, found);
+            }
+            facts_of_loop.loops = self.loops(context, shape, Some(index), function, instructions, code);
             let empty = facts_of_loop.cpu_s.is_none()
                 && facts_of_loop.waiting_s.unwrap_or(0.0) == 0.0
                 && facts_of_loop.instructions.unwrap_or(0) == 0

@@ -6,6 +6,7 @@ use super::counts::Counts;
 use super::data::MeasuredData;
 use super::elapsed::Elapsed;
 use super::traffic;
+use crate::profile::disassembly::Disassembly;
 use crate::profile::evidence::counted::Missing;
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::evidence::pages::Estimate;
@@ -86,6 +87,14 @@ pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
     function.team = (!team.is_empty()).then_some(team.len() as u32);
     fill_time(function, measured, common);
     function.allowed_cpus = allowed_cpus(&team, &function.concurrency, common);
+}
+
+/// Fills in the instructions of a hot loop, or why there are none.
+pub fn fill_disassembly(function: &mut Function, found: Result<Disassembly, &str>) {
+    match found {
+        Ok(disassembly) => function.disassembly = Some(disassembly),
+        Err(reason) => missing(function, "disassembly", reason),
+    }
 }
 
 fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {

@@ -25,6 +25,7 @@ mod clocks;
 mod code_map;
 mod counts;
 mod data;
+mod disassembly;
 mod elapsed;
 mod executed;
 mod facts;

@@ -15,6 +15,7 @@ use super::account::Account;
 use super::confidence::Confidence;
 use super::counters::Counter;
 use super::data::Data;
+use super::disassembly::Disassembly;
 use super::evidence::memory::Traffic;
 use super::pages::Pages;
 use super::prefetch::Prefetch;
@@ -126,6 +127,9 @@ pub struct Function {
     /// Its loops, same shape.
     #[serde(default)]
     pub loops: Vec<Function>,
+    /// The instructions of a loop that is one of the hottest of the program; `null` for others and for functions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disassembly: Option<Disassembly>,
 }
 
 impl Function {

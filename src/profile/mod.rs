@@ -19,6 +19,7 @@ pub mod core_to_core;
 pub mod counters;
 pub mod data;
 pub mod device;
+pub mod disassembly;
 pub mod evidence;
 pub mod flops;
 pub mod function;

@@ -19,6 +19,7 @@ use jobs::Arrangement;
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::data;
+use crate::profile::disassembly::Disassembly;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
 use crate::profile::pages::Pages;
 use crate::profile::prefetch::Prefetch;
@@ -169,7 +170,18 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.system = both(into.system.take(), other.system, System::plus);
     into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
+    disassembly(into, other.disassembly);
     add_all(&mut into.loops, other.loops, threads, arrangement);
+}
+
+/// Instructions stay where all parts have the same ones.
+fn disassembly(into: &mut Function, other: Option<Disassembly>) {
+    let Some(own) = into.disassembly.take() else { return };
+    into.disassembly = other.and_then(|other| own.plus(&other));
+    if into.disassembly.is_none() {
+        let reason = Some("a part of the merge has other instructions there, or does not list them".into());
+        into.source.insert("disassembly".into(), Source { how: "not measured".into(), error: None, reason });
+    }
 }
 
 /// The weighted mean of both; if one is unknown, the other.

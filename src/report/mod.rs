@@ -14,6 +14,7 @@ pub mod counters;
 pub mod csv;
 pub mod devices;
 pub mod diff;
+mod disassembly;
 pub mod error;
 pub mod explain;
 pub mod firefox;

@@ -2,6 +2,7 @@
 
 use rprof::join::{Evidence, join};
 use rprof::profile::CodeRef;
+use rprof::profile::code::ModuleKind;
 use rprof::profile::data::DataKind;
 use rprof::profile::evidence::counted::{CountedEvidence, Missing};
 use rprof::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample, SiteData};
@@ -60,6 +61,89 @@ fn a_loop_has_its_own_figures_and_chain() {
     close(chain.restart_every, 250.0, 1e-9);
     close(chain.fp_per_iteration, 1.0, 1e-9);
     close(work.work.as_ref().unwrap().chain_coverage, 4000.0 / 4008.0, 1e-9);
+}
+
+#[test]
+fn a_hot_loop_is_disassembled_with_executions_and_time() {
+    // 0: xor eax,eax, which is no part of the loop
+    let blocks = vec![
+        block(at(1), &[&[0x31, 0xc0][..], &FMA_LOOP].concat(), &[4]),
+        block(plus(at(1), 2), &FMA_LOOP, &[990, 6]),
+        block(plus(at(1), 17), &[0xc3], &[4]),
+    ];
+    let samples =
+        vec![sample(0.1, 0, &[plus(at(1), 2)]), sample(0.2, 0, &[plus(at(1), 8)]), sample(0.3, 0, &[plus(at(1), 8)])];
+    let (timed, counted) = (timed(samples), counted(blocks, 2));
+    let profile = joined(Some(&timed), Some(&counted));
+    let code = function(&profile, "work").loops[0].disassembly.as_ref().unwrap();
+    let rows: Vec<_> = code.instructions.iter().map(|i| (i.offset, i.length, i.text.as_str(), i.executions)).collect();
+    assert_eq!(
+        rows,
+        [
+            (0x102, 6, "vfmadd231pd zmm0,zmm1,[rdi]", Some(1000)),
+            (0x108, 4, "add rdi,0x40", Some(1000)),
+            (0x10c, 3, "dec rcx", Some(1000)),
+            (0x10f, 2, "jne 0x102", Some(1000)),
+        ]
+    );
+    assert_eq!(code.instructions.iter().map(|i| i.cpu_s).collect::<Vec<_>>(), [Some(1e-3), Some(2e-3), None, None]);
+    assert_eq!(code.left_out, 0);
+    // Without counts: the code of the file, and no executions.
+    let mut names = Names { code: [&FMA_LOOP[..], &[0xc3]].concat() };
+    let profile = joined_with(&mut names, Some(&timed), None);
+    let code = function(&profile, "work").loops[0].disassembly.as_ref().unwrap();
+    assert_eq!(code.instructions.len(), 4);
+    assert!(code.instructions.iter().all(|i| i.executions.is_none()));
+}
+
+#[test]
+fn called_functions_have_their_names_and_inner_loops_are_no_part() {
+    // 0: call fib; 5: dec eax; 7: jne 5; 9: dec rcx; c: jne 0; e: ret
+    let code = [0xe8, 0xfb, 0x03, 0x00, 0x00, 0xff, 0xc8, 0x75, 0xfc, 0x48, 0xff, 0xc9, 0x75, 0xf2, 0xc3];
+    let blocks = vec![
+        block(at(1), &code[..9], &[10]),
+        block(plus(at(1), 5), &code[5..9], &[90]),
+        block(plus(at(1), 9), &code[9..14], &[10]),
+        block(plus(at(1), 14), &code[14..], &[1]),
+    ];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    let outer = &function(&profile, "work").loops[0];
+    let text = |f: &rprof::profile::Function| -> Vec<String> {
+        f.disassembly.as_ref().unwrap().instructions.iter().map(|i| i.text.clone()).collect()
+    };
+    assert_eq!(text(outer), ["call 0x500 <fib>", "dec rcx", "jne 0x100"]);
+    assert_eq!(text(&outer.loops[0]), ["dec eax", "jne 0x105"]);
+}
+
+#[test]
+fn code_made_at_run_time_is_not_disassembled() {
+    let mut counted = counted(vec![block(at(1), &FMA_LOOP, &[1000])], 1);
+    counted.modules[0].kind = ModuleKind::Anonymous;
+    let profile = joined(None, Some(&counted));
+    let inner = &function(&profile, "work").loops[0];
+    assert_eq!(inner.disassembly, None);
+    let reason = inner.source["disassembly"].reason.as_deref().unwrap();
+    assert!(reason.starts_with("its code was made at run time"), "{reason}");
+}
+
+#[test]
+fn of_long_loops_the_hottest_stretch_is_kept_and_of_many_loops_the_hottest() {
+    // 100 × `dec eax` (2 bytes) before dec rcx; jne -205
+    let long: Vec<u8> = [[0xff, 0xc8].repeat(100), vec![0x48, 0xff, 0xc9, 0x0f, 0x85, 0x2f, 0xff, 0xff, 0xff]].concat();
+    let blocks = vec![block(at(1), &long, &[50])];
+    let samples = vec![sample(0.1, 0, &[plus(at(1), 160)])];
+    let (timed, of_long) = (timed(samples), counted(blocks, 1));
+    let profile = joined(Some(&timed), Some(&of_long));
+    let code = function(&profile, "work").loops[0].disassembly.as_ref().unwrap();
+    assert_eq!((code.instructions.len(), code.left_out), (60, 42));
+    assert!(code.instructions.iter().any(|i| i.offset == 0x1a0 && i.cpu_s == Some(1e-3)));
+    // 50 loops of 4 bytes each; loop number i is executed 1000 + i times.
+    let blocks = (0..50).map(|i| block(plus(at(1), 4 * i), &[0xff, 0xc8, 0x75, 0xfc], &[1000 + i])).collect();
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    let loops = &function(&profile, "work").loops;
+    let listed: Vec<u64> = loops.iter().filter_map(|l| l.disassembly.as_ref()?.start()).collect();
+    assert_eq!(loops.len(), 50);
+    assert_eq!(listed, (10..50).map(|i| 0x100 + 4 * i).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod dataflow;
 pub mod slots;
 pub mod system_call;
 mod system_call_names;
+pub mod text;
 
 pub use blocks::CodeGraph;
 pub use classify::classify;

@@ -26,6 +26,9 @@ pub const ROWS: usize = 12;
 /// Functions that are shown at full length where several match.
 const SHOWN: usize = 3;
 
+/// Title of the part that has the instructions of a loop; the text has it only where there are no source lines.
+pub const INSTRUCTIONS: &str = "Instructions of its hottest loop";
+
 /// A part: sentences, then a table.
 pub struct Part {
     pub title: &'static str,
@@ -63,7 +66,9 @@ fn suggestions(profile: &Profile) -> String {
 fn one(profile: &Profile, f: &Function, view: &View, width: usize) -> String {
     let mut out = wrap::hanging(&name::printable(f.full_name.as_deref().unwrap_or(&f.name)), width, 2);
     out += &wrap::hanging(&format!("  {}", place(f)), width, 4);
-    for part in parts(profile, f, view) {
+    // Lines of the source say it shorter.
+    let shown = |part: &Part| part.title != INSTRUCTIONS || f.lines.is_empty();
+    for part in parts(profile, f, view).into_iter().filter(shown) {
         out += &format!("\n{}\n", part.title);
         out.extend(part.lines.iter().map(|line| wrap::hanging(&format!("  {line}"), width, 4)));
         if let Some(rows) = &part.rows {
@@ -92,6 +97,7 @@ pub fn parts(profile: &Profile, f: &Function, view: &View) -> Vec<Part> {
         Part { title: "Memory", lines: traffic::of_function(f), rows: figures::memory(f) },
         Part { title: "Loops", lines: Vec::new(), rows: places::loops(f) },
         Part { title: "Source lines", lines: Vec::new(), rows: places::lines(f) },
+        Part { title: INSTRUCTIONS, lines: places::loop_code(f), rows: places::instructions(f) },
         Part { title: "Inlined in it", lines: Vec::new(), rows: places::inlined(f, view) },
         Part { title: "Branches that cost most", lines: Vec::new(), rows: places::branches(f) },
         Part { title: "Threads", lines: Vec::new(), rows: places::threads(profile, f) },

@@ -1,7 +1,9 @@
 //! Tables of the parts of one function: loops, source lines, inlined functions, branches, threads.
 
+use crate::profile::disassembly::LoopInstruction;
 use crate::profile::function::LineFacts;
 use crate::profile::{Function, Profile};
+use crate::report::disassembly::{SKID, executions, hot_loops, missing};
 use crate::report::number::{percent, seconds, si};
 use crate::report::regions::Rows;
 use crate::report::{View, name, table};
@@ -10,6 +12,10 @@ use super::ROWS;
 
 /// Characters of a name in a table.
 const NAME_WIDTH: usize = 34;
+/// Instructions of a loop.
+const INSTRUCTIONS: usize = 24;
+/// Characters of one.
+const WIDTH: usize = 60;
 
 fn cell(value: Option<String>) -> String {
     value.unwrap_or_else(|| "–".to_owned())
@@ -80,6 +86,40 @@ pub fn lines(f: &Function) -> Option<Rows> {
         rows: all.iter().take(ROWS).map(row).collect(),
         words: Vec::new(),
         notes: cut(all.len()),
+    })
+}
+
+/// Which loop [`instructions`] are of, or why there are none.
+pub fn loop_code(f: &Function) -> Vec<String> {
+    let sentence = match hot_loops(f).first() {
+        Some(hot) => Some(hot.title()),
+        None => missing(f).map(|reason| format!("not disassembled: {}", name::printable(reason))),
+    };
+    sentence.into_iter().collect()
+}
+
+/// Instructions of its hottest loop.
+pub fn instructions(f: &Function) -> Option<Rows> {
+    let loops = hot_loops(f);
+    let hot = loops.first()?;
+    let shown = hot.code.hottest(INSTRUCTIONS);
+    let all = hot.code.instructions.len() + hot.code.left_out as usize;
+    let more = all - shown.len();
+    let row = |i: &LoopInstruction| {
+        vec![
+            format!("{:#x}", i.offset),
+            cell(i.cpu_s.map(seconds)),
+            cell(i.executions.map(executions)),
+            name::printable(&i.text).chars().take(WIDTH).collect(),
+        ]
+    };
+    let cut = (more > 0).then(|| format!("… and {more} more that took less"));
+    Some(Rows {
+        title: "Instructions".into(),
+        titles: vec!["address", "CPU time", if hot.is_estimated() { "executed (est.)" } else { "executed" }, ""],
+        rows: shown.iter().map(row).collect(),
+        words: vec![3],
+        notes: cut.into_iter().chain([SKID.to_owned()]).collect(),
     })
 }
 

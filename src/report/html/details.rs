@@ -8,12 +8,13 @@ use crate::profile::{Function, Profile};
 use crate::report::regions::Rows;
 use crate::report::{View, explain, name, palette, plot, table};
 
+use super::instructions;
 use super::listing::{self, Files};
 use super::{escape, packed, without_style};
 
 /// Functions that have a picture.
 pub const PICTURES: usize = 10;
-/// Functions whose sections have all figures with their sources, and are there for readers without a script.
+/// Functions whose sections have all figures with their sources; they are open, for readers without a script, where there is room.
 const WITH_FIGURES: usize = 20;
 /// Functions that have a section at most.
 pub const MOST: usize = 200;
@@ -29,37 +30,42 @@ pub struct Sections {
     pub number: usize,
 }
 
-/// The sections within `room` bytes.
+/// The sections within `room` bytes. As many of the first as fit are open; fewer if the others, packed, would not fit beside them.
 pub fn sections(profile: &Profile, view: &View, room: usize) -> Sections {
-    let mut out = Sections::default();
-    let mut rest: Vec<(usize, String)> = Vec::new();
     let files = Files::default();
-    for (rank, f) in view.kept(profile).take(MOST).enumerate() {
-        let index = profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
-        let section = section(profile, f, index, view, rank, &files);
-        if rank >= WITH_FIGURES {
-            rest.push((index, section));
-        } else if out.open.len() + section.len() <= room {
-            out.open += &section;
-            out.number += 1;
-        } else {
-            return out;
-        }
+    let index = |f: &Function| profile.functions.iter().position(|other| std::ptr::eq(other, f)).unwrap_or(0);
+    let shown = view.kept(profile).take(MOST).enumerate();
+    let mut all: Vec<(usize, String)> =
+        shown.map(|(rank, f)| (index(f), section(profile, f, index(f), view, rank, &files))).collect();
+    let size = |sections: &[(usize, String)]| sections.iter().map(|(_, markup)| markup.len()).sum::<usize>();
+    let mut open = WITH_FIGURES.min(all.len());
+    while size(&all[..open]) > room {
+        open -= 1;
     }
-    let room = room - out.open.len();
-    // Fewer if they do not fit: markup of sections packs to about a sixth.
-    while !rest.is_empty() {
-        let all: Map<String, Value> =
-            rest.iter().map(|(index, markup)| (index.to_string(), markup.as_str().into())).collect();
-        let packed = packed::pack(&Value::Object(all).to_string());
-        if packed.len() <= room {
-            out.packed = packed;
-            out.number += rest.len();
-            break;
+    let mut packed = packed_sections(&all[open..]);
+    let over = |open: &[(usize, String)], packed: &str| (size(open) + packed.len()).saturating_sub(room);
+    while open > 0 && over(&all[..open], &packed) > 0 {
+        let mut over = over(&all[..open], &packed);
+        while over > 0 && open > 0 {
+            open -= 1;
+            over = over.saturating_sub(all[open].1.len() / 2); // Markup packs to less than a half.
         }
-        rest.truncate(rest.len() * 3 / 4);
+        packed = packed_sections(&all[open..]);
     }
-    out
+    let room = room - size(&all[..open]);
+    while packed.len() > room {
+        all.truncate(open + (all.len() - open) * 3 / 4);
+        packed = packed_sections(&all[open..]);
+    }
+    let number = all.len();
+    Sections { open: all.drain(..open).map(|(_, markup)| markup).collect(), packed, number }
+}
+
+/// Sections by index of their function, packed; nothing for none.
+fn packed_sections(sections: &[(usize, String)]) -> String {
+    let all: Map<String, Value> =
+        sections.iter().map(|(index, markup)| (index.to_string(), markup.as_str().into())).collect();
+    if all.is_empty() { String::new() } else { packed::pack(&Value::Object(all).to_string()) }
 }
 
 fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usize, files: &Files) -> String {
@@ -75,7 +81,12 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usi
         let _ = writeln!(out, "<div class=\"own\">{}</div>", without_style(&plot::function::svg(profile, f)));
     }
     let left_out = |title: &str| rank >= WITH_FIGURES && ["Figures", "Not measured"].contains(&title);
+    let source = listing::markup(f, files);
     for part in explain::parts(profile, f, view).into_iter().filter(|part| !left_out(part.title)) {
+        if part.title == explain::INSTRUCTIONS {
+            out += &instructions::markup(f, !source.is_empty(), rank < PICTURES);
+            continue;
+        }
         let _ = write!(out, "<div><h4>{}</h4>", part.title);
         for line in &part.lines {
             let _ = write!(out, "<p>{}</p>", escape(&name::printable(line)));
@@ -84,7 +95,7 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usi
             out += &inner(rows);
         }
         if part.title == "Source lines" {
-            out += &listing::markup(f, files);
+            out += &source;
         }
         out += "</div>\n";
     }

@@ -9,6 +9,7 @@
 
 mod data;
 mod details;
+mod instructions;
 mod listing;
 mod packed;
 mod roofs;

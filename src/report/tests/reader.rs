@@ -25,7 +25,9 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they are empty.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 72] = [
+    const NAMES: [&str; 74] = [
+        "disassembly",
+        "left_out",
         "callers",
         "prefetch",
         "affinity",
@@ -138,6 +140,10 @@ fn analysed() -> Value {
     functions.swap(0, rich);
     functions[0]["counters"] = json!([counter()]);
     functions[0]["clock_hz"] = json!(3e9);
+    functions[0]["loops"][0]["disassembly"] = json!({
+        "instructions": [{"offset": 4416, "length": 4, "text": "add rax,0x8", "executions": 1000, "cpu_s": 0.25}],
+        "left_out": 3,
+    });
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
     functions[0]["confidence"] = json!({"level": "low", "reasons": [{"kind": "few-samples", "samples": 12}]});
     functions[0]["remarks"] = json!(["nothing to block"]);
