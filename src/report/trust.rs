@@ -138,14 +138,16 @@ fn counts(profile: &Profile) -> Option<(Level, String)> {
     }
     let level = if with_counts >= MOSTLY_COUNTED { Level::Good } else { Level::Fair };
     let covered = format!("counts for {} of the time", percent(with_counts.min(1.0)));
-    match estimated(profile) {
-        None => Some((level, covered)),
-        Some(error) if error <= FAIR_ESTIMATE => Some((level, format!("{covered}, estimated ± {}", percent(error)))),
-        Some(error) if error <= POOR_ESTIMATE => {
-            Some((Level::Fair, format!("{covered}, estimated ± {}", percent(error))))
-        }
-        Some(_) => Some((Level::Poor, format!("{covered}, estimated from too few windows"))),
+    let Some(error) = estimated(profile) else { return Some((level, covered)) };
+    if error.is_infinite() {
+        return Some((Level::Poor, format!("{covered}, estimated from too few windows")));
     }
+    let level = match error {
+        _ if error <= FAIR_ESTIMATE => level,
+        _ if error <= POOR_ESTIMATE => Level::Fair,
+        _ => Level::Poor,
+    };
+    Some((level, format!("{covered}, estimated ± {}", percent(error))))
 }
 
 /// Mean relative error of counts that were extended from windows, weighted by time; infinite if a function's is not known. `None`:
