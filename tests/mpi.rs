@@ -593,6 +593,8 @@ fn machine_mpi_says_what_it_needs() {
     };
     assert!(line("$RPROF machine --mpi").contains("start it with a launcher"));
     assert!(line("$RPROF machine --mpi --gpu").contains("--gpu"));
+    let help = stdout(&sandbox.run(["machine", "--help"]));
+    assert!(help.contains("--mpi") && !help.contains("--wanted"), "an internal option is in the help: {help}");
     let rank = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2";
     assert!(line(&format!("{rank} $RPROF machine --mpi -- ./nothing")).contains("no such program"));
     assert!(line(&format!("{rank} $RPROF machine --mpi --wanted /dev/null")).contains("--wanted /dev/null"));
