@@ -220,7 +220,8 @@ fn rprof_before_a_launcher_merges_its_ranks() {
     for library in LIBRARIES {
         let Some(program) = program(library, "late") else { continue };
         let sandbox = Sandbox::new();
-        let script = format!("$rprof --memory off -- \"${{launch[@]}}\" {} sender 5 20", program.display());
+        // Long enough that waiting is most of the calls' time while other work takes the CPUs, too.
+        let script = format!("$rprof --memory off -- \"${{launch[@]}}\" {} sender 10 40", program.display());
         let output = launched(&sandbox, library, 2, &script);
         assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
         assert_eq!(stdout(&output).matches("early_receive").count(), 1, "one launch prints: {}", stdout(&output));
@@ -241,10 +242,7 @@ fn rprof_before_a_launcher_merges_its_ranks() {
         assert!(listed["total"].as_u64().unwrap() >= 1 && listed["items"].as_array().unwrap().len() == 1, "{answer}");
         let same = sandbox.run(["diff", "rprof.out", "rprof.out"]);
         assert_eq!(status(&same), 0, "{}", stderr(&same));
-        assert!(
-            waiting_s > 0.095 && waiting_s <= receive["time_s"].as_f64().unwrap(),
-            "waited {waiting_s} s for 0.1 s"
-        );
+        assert!(waiting_s > 0.38 && waiting_s <= receive["time_s"].as_f64().unwrap(), "waited {waiting_s} s for 0.4 s");
         let early = cli::function(&profile, "early_receive");
         assert_eq!(early["class"], "waiting-for-ranks", "{library}: {}", profile["mpi"]["functions"]);
         assert_eq!(early["savings"][0]["remove"][0], "waiting-for-ranks");
@@ -593,6 +591,8 @@ fn machine_mpi_says_what_it_needs() {
     };
     assert!(line("$RPROF machine --mpi").contains("start it with a launcher"));
     assert!(line("$RPROF machine --mpi --gpu").contains("--gpu"));
+    let help = stdout(&sandbox.run(["machine", "--help"]));
+    assert!(help.contains("--mpi") && !help.contains("--wanted"), "an internal option is in the help: {help}");
     let rank = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2";
     assert!(line(&format!("{rank} $RPROF machine --mpi -- ./nothing")).contains("no such program"));
     assert!(line(&format!("{rank} $RPROF machine --mpi --wanted /dev/null")).contains("--wanted /dev/null"));

@@ -6,12 +6,10 @@
 //!   waiting for other ranks                     waiting-for-ranks
 //!   what its calls need without bytes           network-latency
 //!   what their bytes need                       network-bandwidth
-//! these parts are less than 0.6 of them         unknown, and no saving
+//! these parts are less than half of them        unknown, and no saving
 //! else                                          the largest part
 //! saving of the program = seconds of all ranks / ranks
 //! ```
-//!
-//! The share from which parts explain the time is that of the classes of work (docs/conventions.md, Model).
 
 use std::collections::BTreeMap;
 
@@ -23,10 +21,8 @@ use crate::profile::mpi::CallSite;
 
 use crate::profile::number;
 
-/// Share of its seconds from which a function is one that communicates.
+/// Share of its seconds from which a function is one that communicates, and of those in MPI from which the known parts explain them.
 const HALF: f64 = 0.5;
-/// Share of the seconds in MPI from which the known parts explain them.
-const EXPLAINED: f64 = 0.6;
 /// A saving is listed from this share of the seconds in MPI on.
 const WORTHWHILE: f64 = 0.05;
 
@@ -56,7 +52,7 @@ fn parts(of: &InMpi) -> Vec<(&'static str, f64)> {
 
 /// Whether the known parts explain the seconds.
 fn is_explained(of: &InMpi) -> bool {
-    parts(of).iter().map(|part| part.1).sum::<f64>() >= EXPLAINED * of.mpi_s
+    parts(of).iter().map(|part| part.1).sum::<f64>() >= HALF * of.mpi_s
 }
 
 /// The largest known part.
