@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::profile::{OLDER_SCHEMAS, Profile, ProfileSample, SCHEMA};
@@ -55,8 +56,11 @@ fn has_its_stacks(profile: &Profile, samples: &[ProfileSample]) -> bool {
 /// The profile, with samples that never were values; `None` if anything is wrong with it.
 fn quick(text: &[u8]) -> Option<Profile> {
     let Parsed { fields, samples } = serde_json::from_slice(text).ok()?;
-    let profile = parse(&Value::Object(fields)).ok()?;
-    has_its_stacks(&profile, &samples).then_some(Profile { samples, ..profile })
+    let fields = Value::Object(fields);
+    check(&fields).ok()?;
+    // Its strings move into the profile.
+    let profile = Profile::deserialize(fields).ok()?;
+    has_its_stacks(&profile, &samples).then_some(Profile { schema: SCHEMA.into(), samples, ..profile })
 }
 
 fn thorough(path: &Path, text: &[u8]) -> Result<Profile, ReportError> {
@@ -79,6 +83,14 @@ fn last_field(text: &[u8]) -> String {
 /// # Errors
 /// The first violation.
 pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
+    check(value)?;
+    let profile: Profile = serde_path_to_error::deserialize(value)
+        .map_err(|e| schema::Violation::new(e.path().to_string(), e.into_inner().to_string()))?;
+    Ok(Profile { schema: SCHEMA.into(), ..profile })
+}
+
+/// Checks `value` against the name and the rules of the schema, and its indices.
+fn check(value: &Value) -> Result<(), schema::Violation> {
     // For a foreign file, report its schema name rather than the first field that it lacks.
     match value.get("schema") {
         Some(Value::String(name)) if name == SCHEMA || OLDER_SCHEMAS.contains(&name.as_str()) => {}
@@ -87,10 +99,7 @@ pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
         None => {}
     }
     schema::check(value)?;
-    indices(value)?;
-    let profile: Profile = serde_path_to_error::deserialize(value)
-        .map_err(|e| schema::Violation::new(e.path().to_string(), e.into_inner().to_string()))?;
-    Ok(Profile { schema: SCHEMA.into(), ..profile })
+    indices(value)
 }
 
 /// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.

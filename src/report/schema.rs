@@ -4,6 +4,7 @@
 //! `additionalProperties` (as a schema), `enum`, `const`, `minimum`, `anyOf`, `$ref` into `$defs`. A test compares its
 //! verdicts with those of a complete validator.
 
+use std::fmt;
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -37,40 +38,68 @@ fn schema() -> &'static Value {
 /// # Errors
 /// The first violation in the order of the schema.
 pub fn check(profile: &Value) -> Result<(), Violation> {
-    node(profile, schema(), "")
+    node(profile, schema(), &Place::Root)
 }
 
-fn node(value: &Value, rule: &Value, at: &str) -> Result<(), Violation> {
-    let fail = |problem: String| Err(Violation::new(if at.is_empty() { "file" } else { at }, problem));
-    if let Some(name) = rule.get("$ref").and_then(Value::as_str) {
-        let target = schema().pointer(name.trim_start_matches('#')).unwrap_or(&Value::Bool(true));
-        return node(value, target, at);
+/// Where in the profile a value is. It becomes text only for a violation: a profile has millions of values.
+enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Root => Ok(()),
+            Place::Field(Place::Root, name) => f.write_str(name),
+            Place::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Place::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
     }
+}
+
+impl Place<'_> {
+    fn violation(&self, problem: impl Into<String>) -> Violation {
+        Violation::new(if matches!(self, Place::Root) { "file".to_owned() } else { self.to_string() }, problem)
+    }
+}
+
+/// The rule that `rule` refers to, or itself.
+fn resolved(rule: &Value) -> &Value {
+    let Some(name) = rule.get("$ref").and_then(Value::as_str) else { return rule };
+    let target = name.strip_prefix("#/$defs/").and_then(|name| schema().get("$defs")?.get(name));
+    resolved(target.unwrap_or(&Value::Bool(true)))
+}
+
+fn node(value: &Value, rule: &Value, at: &Place) -> Result<(), Violation> {
+    let rule = resolved(rule);
     if let Some(types) = rule.get("type")
         && !type_matches(value, types)
     {
-        return fail(format!("is {}, not {}", type_name(value), listed(types)));
+        return Err(at.violation(format!("is {}, not {}", type_name(value), listed(types))));
     }
     if let Some(expected) = rule.get("const")
         && value != expected
     {
-        return fail(format!("is {value}, not {expected}"));
+        return Err(at.violation(format!("is {value}, not {expected}")));
     }
     if let Some(allowed) = rule.get("enum").and_then(Value::as_array)
         && !allowed.contains(value)
     {
-        return fail(format!("is {value}, which is not among the known values"));
+        return Err(at.violation(format!("is {value}, which is not among the known values")));
     }
     if let (Some(least), Some(number)) = (rule.get("minimum").and_then(Value::as_f64), value.as_f64())
         && number < least
     {
-        return fail(format!("is {number}, below {least}"));
+        return Err(at.violation(format!("is {number}, below {least}")));
     }
     if let Some(choices) = rule.get("anyOf").and_then(Value::as_array) {
-        let mut verdicts = choices.iter().map(|c| node(value, c, at));
-        let first = verdicts.next().unwrap_or(Ok(()));
-        if first.is_err() && !verdicts.any(|v| v.is_ok()) {
-            return first;
+        let fits = |choice: &&Value| resolved(choice).get("type").is_none_or(|types| type_matches(value, types));
+        // Those of another type are passed over without a description of what is wrong.
+        let mut verdicts = choices.iter().filter(fits).map(|choice| node(value, choice, at));
+        if !verdicts.any(|verdict| verdict.is_ok()) {
+            choices.first().map_or(Ok(()), |first| node(value, first, at))?;
         }
     }
     match value {
@@ -80,33 +109,32 @@ fn node(value: &Value, rule: &Value, at: &str) -> Result<(), Violation> {
     }
 }
 
-fn object(fields: &serde_json::Map<String, Value>, rule: &Value, at: &str) -> Result<(), Violation> {
-    let path = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+fn object(fields: &serde_json::Map<String, Value>, rule: &Value, at: &Place) -> Result<(), Violation> {
     for name in rule.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         if !fields.contains_key(name) {
-            return Err(Violation::new(path(name), "is missing"));
+            return Err(Place::Field(at, name).violation("is missing"));
         }
     }
     let known = rule.get("properties").and_then(Value::as_object);
     for (name, value) in fields {
         match known.and_then(|k| k.get(name)).or(rule.get("additionalProperties")) {
-            Some(inner) => node(value, inner, &path(name))?,
+            Some(inner) => node(value, inner, &Place::Field(at, name))?,
             None => continue,
         }
     }
     Ok(())
 }
 
-fn array(items: &[Value], rule: &Value, at: &str) -> Result<(), Violation> {
+fn array(items: &[Value], rule: &Value, at: &Place) -> Result<(), Violation> {
     let prefix = rule.get("prefixItems").and_then(Value::as_array);
     if let Some(least) = rule.get("minItems").and_then(Value::as_u64)
         && (items.len() as u64) < least
     {
-        return Err(Violation::new(at, format!("has {} items, not {least}", items.len())));
+        return Err(at.violation(format!("has {} items, not {least}", items.len())));
     }
     for (i, item) in items.iter().enumerate() {
         if let Some(inner) = prefix.and_then(|p| p.get(i)).or(rule.get("items")) {
-            node(item, inner, &format!("{at}[{i}]"))?;
+            node(item, inner, &Place::Item(at, i))?;
         }
     }
     Ok(())

@@ -150,15 +150,17 @@ fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligibl
         let refuted = refutations(function, &bound).collect();
         let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
         all.push(Told { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
-        if function.loops.is_empty() {
-            continue;
-        }
-        let parent = function.clone();
-        for inner in &mut function.loops {
-            analyse_loop(inner, &parent, context, run);
-        }
+        analyse_loops(function, context, run);
     }
     all
+}
+
+fn analyse_loops(outer: &mut Function, context: Context<'_>, run: negligible::Run) {
+    let mut loops = std::mem::take(&mut outer.loops);
+    for inner in &mut loops {
+        analyse_loop(inner, outer, context, run);
+    }
+    outer.loops = loops;
 }
 
 /// Analyses a loop like a function; facts not measured per loop (team, allowed CPUs) are its function's.
@@ -177,10 +179,7 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
     inner.lambda = inner.lambda.or(outer.lambda);
     // The function has the warnings.
     analyse_function(inner, context);
-    let parent = inner.clone();
-    for nested in &mut inner.loops {
-        analyse_loop(nested, &parent, context, run);
-    }
+    analyse_loops(inner, context, run);
 }
 
 fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {

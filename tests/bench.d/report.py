@@ -12,6 +12,13 @@ import sys
 
 model, samples, functions, out = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 random.seed(1)
+
+
+def period_of(k):
+    """CPU seconds at instruction k: every third has some."""
+    return 0.001 * k if k % 3 == 1 else None
+
+
 profile = json.load(open(model))
 models = [f for f in profile["functions"]]
 own = len(models)
@@ -23,6 +30,14 @@ for i in range(functions - own):
     if i >= 800:
         f.update(share=None, time_s=None, cpu_s=None, inclusive_s=None, time_ci95_s=None, instructions=1000, bytes=None, loops=[], lines=[])
     profile["functions"].append(f)
+# As many instructions of hot loops as a profile has at most.
+model_loop = next(f["loops"][0] for f in models if f["loops"])
+for i in range(min(40, functions)):
+    code = [
+        {"offset": 4096 + 8 * k, "length": 8, "text": "vfmadd231pd ymm%d,ymm1,[rax+rcx*8+%#x]" % (k % 16, 32 * k), "executions": 10**9 + k, "cpu_s": period_of(k)}
+        for k in range(60)
+    ]
+    profile["functions"][i]["loops"] = [dict(model_loop, disassembly={"instructions": code})]
 profile["frames"] = [
     {"name": f["name"], "module": f["module"], "file": f["file"], "line": f["line"], "inlined": False}
     for f in profile["functions"]
