@@ -194,3 +194,20 @@ fn code_made_at_run_time_has_the_name_that_its_compiler_left() {
         assert_eq!(hottest(&profile)["name"], "made_function", "pid and mount namespace");
     }
 }
+
+#[test]
+fn code_that_a_program_copied_to_anonymous_memory_keeps_its_name() {
+    let sandbox = Sandbox::new();
+    for (name, options) in [("pie", &[][..]), ("fixed", &["-no-pie", "-fno-pie"]), ("lld", &["-fuse-ld=lld"])] {
+        if name == "lld" && !has("ld.lld") {
+            continue;
+        }
+        let program = compiled("moved_text.c", &sandbox.path().join(name), options);
+        let profile = both_know(&sandbox, name, &[program.as_os_str()]);
+        assert_eq!(function(&profile, "hot_kernel")["module"], name);
+    }
+    // What lies there instead has no name of the file's.
+    let program = compiled("moved_text.c", &sandbox.path().join("other"), &[]);
+    let profile = timed(&sandbox, &[path(&program), "other"]);
+    assert_eq!(hottest(&profile)["module"], "[anon]", "{:#}", hottest(&profile)["name"]);
+}

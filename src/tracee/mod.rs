@@ -17,6 +17,7 @@ pub mod blas;
 pub mod broken_pipe;
 pub mod build_id;
 pub mod clock;
+pub mod copied_text;
 pub mod elf_layout;
 pub mod elf_reader;
 pub mod foreground;
