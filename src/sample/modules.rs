@@ -106,6 +106,11 @@ impl Modules {
         })
     }
 
+    /// Whether the module is code that no file backs.
+    pub fn is_made_at_run_time(&self, module: u32) -> bool {
+        self.infos.get(module as usize).is_some_and(|info| info.kind == ModuleKind::Anonymous)
+    }
+
     /// Process `pid` executes another program.
     pub fn executed(&mut self, pid: u32) {
         self.made_code.remove(&pid);

@@ -22,6 +22,7 @@ pub mod elf_layout;
 pub mod elf_reader;
 pub mod foreground;
 pub mod image;
+pub mod jit_images;
 pub mod jit_places;
 pub mod kept_files;
 pub mod launch;

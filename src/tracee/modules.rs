@@ -78,12 +78,12 @@ impl ModuleTable {
             modules.push(ModuleInfo { kind, path: path.to_owned(), build_id: None, pid: process, bias });
             modules.len() as u32 - 1
         });
+        if kind == ModuleKind::Anonymous {
+            jit_places::look(process);
+        }
         Located { module, bias }
     }
 
-    /// The modules so far.
-    pub fn modules(&self) -> &[ModuleInfo] {
-        &self.modules
     /// The mapping of the file that anonymous memory has a copy of, if it has one.
     fn original(&mut self, pid: Pid, mapping: &Mapping) -> Option<Mapping> {
         let key = (pid, mapping.start, mapping.end);
@@ -97,6 +97,9 @@ impl ModuleTable {
         original
     }
 
+    /// The modules so far.
+    pub fn modules(&self) -> &[ModuleInfo] {
+        &self.modules
     }
 
     /// Ends the table.
