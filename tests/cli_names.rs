@@ -185,6 +185,13 @@ fn code_made_at_run_time_has_the_name_that_its_compiler_left() {
     for (how, name) in [("map", "made_function"), ("dump", "dumped_function"), ("fork", "made_function")] {
         assert_eq!(hottest(&timed(&sandbox, &["./made", how]))["name"], name, "{how}");
     }
+    // An image that only the process's memory has.
+    let output = sandbox.run(["--memory", "off", "--passes", "both", "--", "./made", "gdb"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    let made = function(&profile, "registered_function");
+    assert!(made["instructions"].as_f64().unwrap() > 3e9, "both passes agree where it is: {made:#}");
+    assert_eq!(hottest(&profile)["name"], made["name"]);
     if may_unshare("code_made_at_run_time_has_the_name_that_its_compiler_left") {
         // Its own process id, then its own /tmp, too.
         let profile = timed(&sandbox, &["unshare", "-pf", "--mount-proc", "./made", "map"]);
@@ -193,4 +200,21 @@ fn code_made_at_run_time_has_the_name_that_its_compiler_left() {
         let profile = timed(&sandbox, &["unshare", "-pmf", "--mount-proc", "sh", "-c", script]);
         assert_eq!(hottest(&profile)["name"], "made_function", "pid and mount namespace");
     }
+}
+
+#[test]
+fn code_that_a_program_copied_to_anonymous_memory_keeps_its_name() {
+    let sandbox = Sandbox::new();
+    for (name, options) in [("pie", &[][..]), ("fixed", &["-no-pie", "-fno-pie"]), ("lld", &["-fuse-ld=lld"])] {
+        if name == "lld" && !has("ld.lld") {
+            continue;
+        }
+        let program = compiled("moved_text.c", &sandbox.path().join(name), options);
+        let profile = both_know(&sandbox, name, &[program.as_os_str()]);
+        assert_eq!(function(&profile, "hot_kernel")["module"], name);
+    }
+    // What lies there instead has no name of the file's.
+    let program = compiled("moved_text.c", &sandbox.path().join("other"), &[]);
+    let profile = timed(&sandbox, &[path(&program), "other"]);
+    assert_eq!(hottest(&profile)["module"], "[anon]", "{:#}", hottest(&profile)["name"]);
 }

@@ -61,6 +61,11 @@ fn code_made_at_run_time() {
 }
 
 #[test]
+fn images_for_debuggers_are_read_in_time() {
+    without_perf(checks::images_for_debuggers_are_read_in_time);
+}
+
+#[test]
 fn the_program_outlives_a_killed_sampler() {
     without_perf(|_| checks::the_program_outlives_a_killed_sampler("the_program_outlives_a_killed_sampler"));
 }

@@ -126,8 +126,10 @@ impl<'e> Joined<'e> {
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
             full_names,
         };
+        let places = joined.sampled.as_ref().map(Sampled::offsets_by_function).unwrap_or_default();
         for function in joined.hot() {
-            let shape = Shape::of(function, code, joined.executed.as_ref());
+            let samples = places.get(&function).map_or(&[][..], Vec::as_slice);
+            let shape = Shape::of(function, code, joined.executed.as_ref(), samples);
             joined.loop_numbers.add(function, shape.loops.len());
             joined.shapes.insert(function, shape);
         }

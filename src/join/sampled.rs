@@ -102,6 +102,17 @@ impl<'e> Sampled<'e> {
         seconds
     }
 
+    /// Offsets of the samples in each function, those in the kernel left out.
+    pub fn offsets_by_function(&self) -> HashMap<FunctionId, Vec<u64>> {
+        let mut offsets: HashMap<FunctionId, Vec<u64>> = HashMap::new();
+        for sample in self.samples.iter().filter(|s| !matches!(s.activity, Activity::Kernel(_))) {
+            if let Some(place) = sample.place {
+                offsets.entry(sample.function).or_default().push(place.offset);
+            }
+        }
+        offsets
+    }
+
     /// Finds the loop of every sample, whether it waits there, and the peers of every sample.
     pub fn find_loops_and_peers(&mut self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers, on_cpu: &[OnCpu]) {
         let mut samples = std::mem::take(&mut self.samples);

@@ -14,6 +14,12 @@ use crate::isa::x86_64::CodeGraph;
 /// A function's code is analysed up to this many bytes; generated giants beyond it have no loops listed.
 const LARGEST: u64 = 1 << 20;
 
+/// Samples in a loop below which they do not tell its usual way.
+const FEWEST_SAMPLES: usize = 20;
+
+/// The usual way may leave out blocks with one part in this many of a loop's samples.
+const LEFT_OUT: usize = 20;
+
 /// A function's control flow.
 #[derive(Debug, Default)]
 pub struct Shape {
@@ -43,8 +49,9 @@ pub struct LoopShape {
 }
 
 impl Shape {
-    /// Analyses `function`: the executed code or, if none was counted, all its code in the file.
-    pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&Executed>) -> Self {
+    /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` tell the
+    /// usual way.
+    pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&Executed>, samples: &[u64]) -> Self {
         let entry = code.known(function).place.map_or(0, |p| p.offset);
         match executed.map(|e| (e, e.of(function))) {
             Some((executed, spans)) if !spans.is_empty() => {
@@ -57,23 +64,17 @@ impl Shape {
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
                 let mut shape = Self::new(CodeGraph::new(runs), entry);
-                let module = code.known(function).place.map(|p| p.module);
-                let mut calls_yield = |i: &Instruction| {
-                    let target = (i.flow_control() == FlowControl::Call).then(|| i.near_branch_target());
-                    let place = module.zip(target).map(|(module, offset)| Place { module, offset });
-                    place.is_some_and(|place| {
-                        let called = code.function(place);
-                        waiting::yields(&code.known(called).name)
-                    })
-                };
-                let calls = shape.loops.iter().flat_map(|l| &l.blocks).flat_map(|b| shape.graph.block_instructions(*b));
-                let yields: HashSet<u64> = calls.filter(|i| calls_yield(i)).map(Instruction::ip).collect();
-                shape.mark_spins_with_calls(executions, &yields);
+                let yields = shape.yielding_calls(function, code);
+                shape.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
                 shape
             }
             _ => {
                 let runs = static_code(function, code);
-                Self::new(CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice()))), entry)
+                let graph = CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice())));
+                let mut shape = Self::new(graph, entry);
+                let yields = shape.yielding_calls(function, code);
+                shape.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
+                shape
             }
         }
     }
@@ -103,9 +104,28 @@ impl Shape {
         Shape { graph, loops, innermost }
     }
 
-    /// Marks the loops that spin on their usual way: over blocks that most rounds execute, those of inner loops left out.
+    /// The calls in loops of `function` that give the CPU away.
+    fn yielding_calls(&self, function: FunctionId, code: &mut CodeMap) -> HashSet<u64> {
+        let Some(module) = code.known(function).place.map(|p| p.module) else { return HashSet::new() };
+        let mut yields = |i: &Instruction| {
+            let place =
+                (i.flow_control() == FlowControl::Call).then(|| Place { module, offset: i.near_branch_target() });
+            place.is_some_and(|place| {
+                let called = code.function(place);
+                waiting::yields(&code.known(called).name)
+            })
+        };
+        let calls = self.loops.iter().flat_map(|l| &l.blocks).flat_map(|b| self.graph.block_instructions(*b));
+        calls.filter(|i| yields(i)).map(Instruction::ip).collect()
+    }
+
+    /// Marks the loops that spin on their usual way: over those of a loop's own blocks, without inner loops, that `usual` keeps.
     /// `yields`: the calls that give the CPU away.
-    fn mark_spins_with_calls(&mut self, executions: impl Fn(u64) -> u64, yields: &HashSet<u64>) {
+    fn mark_spins_with_calls(
+        &mut self,
+        usual: impl Fn(&CodeGraph, &LoopShape, &[usize]) -> Vec<usize>,
+        yields: &HashSet<u64>,
+    ) {
         for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
             let own = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
             let own: Vec<usize> = own.collect();
@@ -114,9 +134,8 @@ impl Shape {
             if !own.iter().any(|b| pauses(&b)) {
                 continue; // most loops
             }
-            let rounds = executions(l.header);
-            let usual = |b: &&usize| 2 * executions(self.graph.blocks[**b].start) > rounds;
-            let usual_way = own.iter().filter(usual).flat_map(|b| self.graph.block_instructions(*b));
+            let usual = usual(&self.graph, l, &own);
+            let usual_way = usual.iter().flat_map(|b| self.graph.block_instructions(*b));
             l.waits = waiting::spins_with_calls(usual_way, |i| yields.contains(&i.ip()));
         }
     }
@@ -137,6 +156,32 @@ impl Shape {
     pub fn waits_at(&self, offset: u64) -> bool {
         self.loop_at(offset).is_some_and(|l| self.loops[l as usize].waits)
     }
+}
+
+/// Those of a loop's blocks `own` that most of its rounds execute.
+fn most_rounds(graph: &CodeGraph, l: &LoopShape, own: &[usize], executions: impl Fn(u64) -> u64) -> Vec<usize> {
+    let rounds = executions(l.header);
+    own.iter().copied().filter(|b| 2 * executions(graph.blocks[*b].start) > rounds).collect()
+}
+
+/// Those of a loop's blocks `own` that it spends nearly all its time in, by where `samples` are; none if these are too few to say.
+fn most_time(graph: &CodeGraph, own: &[usize], samples: &[u64]) -> Vec<usize> {
+    let inside =
+        |b: usize| samples.iter().filter(|at| (graph.blocks[b].start..graph.blocks[b].end).contains(at)).count();
+    let mut blocks: Vec<(usize, usize)> = own.iter().map(|b| (inside(*b), *b)).collect();
+    blocks.sort_unstable();
+    let all: usize = blocks.iter().map(|(samples, _)| samples).sum();
+    if all < FEWEST_SAMPLES {
+        return Vec::new();
+    }
+    let mut left_out = 0;
+    let kept = blocks.into_iter().skip_while(|(samples, _)| {
+        left_out += samples;
+        LEFT_OUT * left_out <= all
+    });
+    let mut kept: Vec<usize> = kept.map(|(_, b)| b).collect();
+    kept.sort_unstable();
+    kept
 }
 
 /// The code of every part of `function` with evidence, as its file holds it, without padding.
@@ -195,5 +240,26 @@ mod tests {
         let graph = CodeGraph::new(runs.iter().map(|(at, run)| (*at, run.as_slice())));
         let shape = Shape::new(graph, 0x1000);
         assert!(shape.waits_at(0x1011) && !shape.waits_at(0x1015));
+    }
+
+    #[test]
+    fn where_nothing_was_counted_samples_tell_the_usual_way() {
+        // 0: pause; 2: cmp [rdi],eax; 4: jne b; 6: inc dword [rsi]; 8: nop; b: call 100; 10: test eax,eax, 33 times; 52: je 0; 54: ret
+        let mut bytes =
+            vec![0xf3, 0x90, 0x39, 0x07, 0x75, 0x05, 0xff, 0x06, 0x0f, 0x1f, 0x00, 0xe8, 0xf0, 0x00, 0x00, 0x00];
+        bytes.extend([0x85, 0xc0].repeat(33));
+        bytes.extend([0x74, 0xac, 0xc3]);
+        let waits = |samples: &[u64]| {
+            let samples: Vec<u64> = samples.iter().map(|at| 0x1000 + at).collect();
+            let mut shape = Shape::new(CodeGraph::new([(0x1000, &bytes[..])]), 0x1000);
+            shape.mark_spins_with_calls(|graph, _, own| most_time(graph, own, &samples), &HashSet::new());
+            shape.waits_at(0x1002)
+        };
+        let spins = [vec![2; 60], vec![0x10; 60]].concat();
+        assert!(waits(&spins));
+        assert!(!waits(&spins[51..70]), "too few");
+        assert!(waits(&[&spins[..], &[6; 6]].concat()), "what is rare is not the usual way");
+        assert!(!waits(&[&spins[..], &[6; 20]].concat()), "it stores");
+        assert!(!waits(&[0x10; 100]), "the pause is not on its usual way");
     }
 }

@@ -50,6 +50,13 @@ pub(super) struct MappedFile<'a> {
     pub build_id: Option<String>,
 }
 
+impl MappedFile<'_> {
+    /// Backed by a file; not the vdso, and not anonymous memory, which has a name that begins with two slashes.
+    pub fn is_file(&self) -> bool {
+        self.path.starts_with('/') && !self.path.starts_with("//")
+    }
+}
+
 /// The module found for a mapping.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
@@ -67,7 +74,7 @@ impl Modules {
         if mapped.path == "[vdso]" {
             return self.vdso(&mapped);
         }
-        if !mapped.path.starts_with('/') || mapped.path.starts_with("//") {
+        if !mapped.is_file() {
             return Found { module: self.anonymous(mapped.pid), bias: 0, image: None };
         }
         match self.image(&mapped) {
@@ -97,6 +104,11 @@ impl Modules {
             pid,
             bias: 0,
         })
+    }
+
+    /// Whether the module is code that no file backs.
+    pub fn is_made_at_run_time(&self, module: u32) -> bool {
+        self.infos.get(module as usize).is_some_and(|info| info.kind == ModuleKind::Anonymous)
     }
 
     /// Process `pid` executes another program.

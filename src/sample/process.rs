@@ -1,13 +1,15 @@
 //! One process's executable mappings: from run-time addresses to modules, and its unwind tables.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use framehop::{Module, Unwinder as _};
 use nix::unistd::Pid;
 
 use crate::profile::code::CodeRef;
-use crate::tracee::maps::read_maps;
+use crate::tracee::copied_text;
+use crate::tracee::maps::{Mapping as Map, read_maps};
 
 use super::modules::{MappedFile, Modules};
 use super::reap::own_cpu_time;
@@ -27,6 +29,8 @@ const REREAD_EVERY: Duration = Duration::from_millis(2);
 pub(super) struct Process {
     pid: u32,
     mappings: BTreeMap<u64, Mapping>,
+    /// Where code of files is or was.
+    file_code: Vec<Range<u64>>,
     /// For the unwinder.
     pub tables: Tables,
     next_read: Option<Instant>,
@@ -42,7 +46,7 @@ struct Mapping {
 impl Process {
     /// A process with nothing mapped.
     pub fn new(pid: u32) -> Process {
-        Process { pid, mappings: BTreeMap::new(), tables: Tables::new(), next_read: None }
+        Process { pid, mappings: BTreeMap::new(), file_code: Vec::new(), tables: Tables::new(), next_read: None }
     }
 
     /// A copy for a forked child.
@@ -52,6 +56,23 @@ impl Process {
 
     /// Adds an executable mapping of `length` bytes, which replaces the mappings that it covers. Returns its module and bias.
     pub fn map(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) -> (u32, u64) {
+        let range = mapped.start..mapped.start.saturating_add(length);
+        let is_file = mapped.is_file();
+        // Code made at run time is mapped too often for a look at all maps each time.
+        let replaces_file = |code: &Range<u64>| code.start < range.end && range.start < code.end;
+        if !is_file && self.file_code.iter().any(replaces_file) {
+            let maps = read_maps(Pid::from_raw(self.pid as i32)).unwrap_or_default();
+            if let Some(original) = original(self.pid, &range, &maps) {
+                return self.enter(modules, of_map(self.pid, &original), original.end - original.start);
+            }
+        }
+        if is_file && !self.file_code.contains(&range) {
+            self.file_code.push(range.clone());
+        }
+        self.enter(modules, mapped, length)
+    }
+
+    fn enter(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) -> (u32, u64) {
         let (start, end) = (mapped.start, mapped.start.saturating_add(length));
         self.unmap(start, end);
         let found = modules.find(mapped);
@@ -77,21 +98,19 @@ impl Process {
         }
         let started = own_cpu_time();
         let mut share = FRUITLESS_SHARE;
-        let Ok(maps) = read_maps(Pid::from_raw(self.pid as i32)) else { return false };
+        let pid = Pid::from_raw(self.pid as i32);
+        let Ok(maps) = read_maps(pid) else { return false };
         for map in maps.iter().filter(|m| m.executable) {
             let (start, end) = (map.start.get(), map.end.get());
             if self.mappings.get(&start).is_some_and(|m| m.end == end) {
                 continue;
             }
-            let (path, inode) = match map.path.as_str() {
-                "[vdso]" => ("[vdso]", None),
-                "[vsyscall]" => continue,
-                path if map.is_file() => (path, Some(map.inode)),
-                _ => ("//anon", None),
-            };
-            let mapped =
-                MappedFile { pid: self.pid, start, file_offset: map.offset.get(), path, inode, build_id: None };
-            self.map(modules, mapped, end - start);
+            if map.path == "[vsyscall]" {
+                continue;
+            }
+            let original = copied_text::original(pid, map, &maps);
+            let map = original.as_ref().unwrap_or(map);
+            self.enter(modules, of_map(self.pid, map), map.end - map.start);
             share = FRUITFUL_SHARE;
         }
         let taken = own_cpu_time().saturating_sub(started);
@@ -113,6 +132,21 @@ impl Process {
             }
         }
     }
+}
+
+/// The mapping of the file whose code was copied to `range`, which the kernel says is anonymous.
+fn original(pid: u32, range: &Range<u64>, maps: &[Map]) -> Option<Map> {
+    let map = maps.iter().find(|m| m.start.get() <= range.start && range.start < m.end.get())?;
+    copied_text::original(Pid::from_raw(pid as i32), map, maps)
+}
+
+fn of_map(pid: u32, map: &Map) -> MappedFile<'_> {
+    let (path, inode) = match map.path.as_str() {
+        "[vdso]" => ("[vdso]", None),
+        path if map.is_file() => (path, Some(map.inode)),
+        _ => ("//anon", None),
+    };
+    MappedFile { pid, start: map.start.get(), file_offset: map.offset.get(), path, inode, build_id: None }
 }
 
 #[cfg(test)]

@@ -289,6 +289,9 @@ impl Recorder {
         }
         let anonymous = |modules: &mut Modules| CodeRef { module: modules.anonymous(seen.pid), offset: ip };
         let leaf = process.locate(ip).unwrap_or_else(|| anonymous(&mut self.modules));
+        if self.modules.is_made_at_run_time(leaf.module) {
+            jit_places::look(seen.pid);
+        }
         let callers = addresses.iter().skip(1).map_while(|a| process.locate(*a));
         std::iter::once(leaf).chain(callers).collect()
     }

@@ -106,6 +106,11 @@ impl ElfFile {
         &self.sections
     }
 
+    /// Whether its parts were not linked yet: symbols count from the beginning of their sections.
+    pub fn is_relocatable(&self) -> bool {
+        self.reader.is_relocatable()
+    }
+
     /// The section called `name`, if it has contents in this file.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|s| s.name == name && s.header.sh_type != SHT_NOBITS)
@@ -180,6 +185,12 @@ impl ElfFile {
         ranges.retain(|(start, end)| start < end);
         ranges.sort_unstable();
         ranges
+    }
+
+    /// Address ranges of executable sections, whether their code is in this file or only in memory.
+    pub fn placed_code(&self) -> Vec<(u64, u64)> {
+        let executable = |s: &&Section| s.header.sh_flags & u64::from(SHF_EXECINSTR) != 0;
+        self.sections.iter().filter(executable).map(|s| (s.header.sh_addr, s.end())).collect()
     }
 
     /// GNU build id in lower-case hexadecimal.

@@ -52,7 +52,12 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
     for symbol in symtab.iter() {
         let kind = symbol.st_type();
         let wanted = matches!(kind, STT_FUNC | STT_GNU_IFUNC | STT_NOTYPE);
-        if symbol.st_value == 0 || !wanted || !in_code(&symbol) {
+        if !wanted || !in_code(&symbol) {
+            continue;
+        }
+        let section = elf.sections().get(symbol.st_shndx).filter(|_| elf.is_relocatable());
+        let start = symbol.st_value.wrapping_add(section.map_or(0, |section| section.header.sh_addr));
+        if start == 0 {
             continue;
         }
         let name = bare_name(string_at(&strings, symbol.st_name).unwrap_or_default());
@@ -61,7 +66,7 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
             continue;
         }
         found.push(CodeSymbol {
-            start: symbol.st_value,
+            start,
             size: symbol.st_size,
             name,
             global: matches!(symbol.st_bind(), STB_GLOBAL | STB_WEAK),

@@ -3,7 +3,7 @@
 use crate::tracee::jit_places;
 
 use super::perf_map::JitSymbol;
-use super::{jit_dump, perf_map};
+use super::{jit_dump, jit_image, perf_map};
 
 /// Functions by address.
 #[derive(Debug, Default)]
@@ -16,8 +16,10 @@ impl JitNames {
     /// Reads what process `pid` of the program left; empty if that is nothing.
     pub fn of_process(pid: u32) -> Self {
         let left = jit_places::left_by(pid);
+        let images = left.images.iter().flat_map(|bytes| jit_image::parse(bytes));
         let maps = left.maps.iter().flat_map(|bytes| perf_map::parse(&String::from_utf8_lossy(bytes)));
-        Self::new(maps.chain(left.dumps.iter().flat_map(|bytes| jit_dump::parse(bytes))).collect())
+        let dumps = left.dumps.iter().flat_map(|bytes| jit_dump::parse(bytes));
+        Self::new(images.chain(maps).chain(dumps).collect())
     }
 
     /// Of symbols in the order in which they were made: of several at one address the latest counts.

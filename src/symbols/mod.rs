@@ -19,6 +19,7 @@ pub mod elf_symbols;
 pub mod error;
 pub mod go_functions;
 pub mod jit_dump;
+pub mod jit_image;
 pub mod jit_names;
 pub mod linkage;
 mod little_endian;

@@ -73,6 +73,12 @@ impl FunctionTable {
         (start, self.parts.get(after).map_or(u64::MAX, |part| part.start))
     }
 
+    /// The parts of functions with a name, by address, and that name.
+    pub fn named_parts(&self) -> impl Iterator<Item = (Part, &str)> {
+        let name = |part: &Part| self.functions[part.function as usize].name.as_deref();
+        self.parts.iter().filter_map(move |part| Some((*part, name(part)?)))
+    }
+
     /// All functions.
     pub fn functions(&self) -> &[Function] {
         &self.functions

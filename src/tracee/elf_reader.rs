@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use goblin::elf::header::ET_REL;
 use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
 use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
@@ -70,6 +71,11 @@ impl ElfReader {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a 64-bit little-endian ELF file"));
         }
         Ok(ElfReader { file, base, limit, header: *Header::from_bytes(&bytes) })
+    }
+
+    /// Whether its parts were not linked yet: symbols count from the beginning of their sections.
+    pub fn is_relocatable(&self) -> bool {
+        self.header.e_type == ET_REL
     }
 
     /// `length` bytes of the image from `offset` on.

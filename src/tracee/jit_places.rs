@@ -1,11 +1,12 @@
-//! Where processes with code made at run time leave its names: a map in their own `/tmp`, under their own process id, and dumps
-//! that they map. Both are of the process's namespaces, which are gone when it is.
+//! Where processes with code made at run time leave its names: a map in their own `/tmp`, under their own process id, dumps
+//! that they map, and images in their memory. All are gone when the process or its namespaces are.
 //!
 //! ```text
 //!  code seen ─▶ remember: inner id, its /tmp held open, its start ─▶ it ends ─▶ collect: /tmp/perf-INNER.map, dumps ─▶ left_by
+//!          └─▶ look, while it runs: images in its memory ───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! They are read when the process ends: the next one with this inner id, be it that of the next pass, writes over them.
+//! Maps and dumps are read when the process ends: the next one with this inner id, be it that of the next pass, writes over them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,8 +15,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use nix::unistd::Pid;
+
+use super::jit_images::JitImages;
 use super::proc_status;
 
 /// The most processes whose places are kept.
@@ -23,6 +27,9 @@ const MOST_KEPT: usize = 256;
 
 /// Clocks of files are as coarse as the kernel's ticks; so much earlier than its process a map may seem to be.
 const SLACK: Duration = Duration::from_secs(2);
+
+/// The least time between two looks at the memory of a process that runs.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 static PLACES: Mutex<BTreeMap<u32, Place>> = Mutex::new(BTreeMap::new());
 
@@ -35,6 +42,8 @@ struct Place {
     /// When it began; older maps are those of others that had its id.
     started: Option<SystemTime>,
     dumps: Vec<File>,
+    images: JitImages,
+    looked: Option<Instant>,
     /// The process that it was forked from, with the code that this had.
     parent: Option<u32>,
     collected: Option<Left>,
@@ -47,6 +56,8 @@ pub struct Left {
     pub maps: Vec<Vec<u8>>,
     /// Contents of jitdump files.
     pub dumps: Vec<Vec<u8>>,
+    /// ELF images that were registered for debuggers.
+    pub images: Vec<Vec<u8>>,
 }
 
 /// Remembers where process `pid`, which has code made at run time, leaves its names. It should be alive.
@@ -62,6 +73,27 @@ pub fn remember(pid: u32) {
             place.started = proc_status::started(pid);
         }
     });
+}
+
+/// Reads the images that process `pid` registered for debuggers since the last look, unless that was a moment ago or it has no code made at run time. It
+/// should be alive.
+pub fn look(pid: u32) {
+    look_again_after(pid, LOOK_EVERY);
+}
+
+/// As [`look`], however short a time ago the last one was: process `pid` is about to end.
+pub fn look_a_last_time(pid: u32) {
+    look_again_after(pid, Duration::ZERO);
+}
+
+fn look_again_after(pid: u32, time: Duration) {
+    let Ok(mut places) = PLACES.lock() else { return };
+    let Some(place) = places.get_mut(&pid).filter(|place| place.collected.is_none()) else { return };
+    if place.looked.is_none_or(|looked| looked.elapsed() >= time) {
+        // A process that is gone, or that may not be read, has no further images.
+        let _ = place.images.look(Pid::from_raw(pid as i32));
+        place.looked = Some(Instant::now());
+    }
 }
 
 /// Remembers a dump that process `pid` has mapped.
@@ -92,9 +124,11 @@ pub fn is_dump(path: &str) -> bool {
 
 /// Process `pid` has ended: reads what it left, if it has a place and if that was not done before.
 pub fn collect(pid: u32) {
+    look_a_last_time(pid);
     let Ok(mut places) = PLACES.lock() else { return };
     let Some(place) = places.get_mut(&pid).filter(|place| place.collected.is_none()) else { return };
-    let mut left = Left { maps: map_of(pid, Some(place)).into_iter().collect(), dumps: Vec::new() };
+    let images = std::mem::take(&mut place.images).into_images();
+    let mut left = Left { maps: map_of(pid, Some(place)).into_iter().collect(), dumps: Vec::new(), images };
     for dump in &mut place.dumps {
         let mut bytes = Vec::new();
         if dump.rewind().and_then(|()| dump.read_to_end(&mut bytes)).is_ok() {
@@ -112,18 +146,20 @@ pub fn left_by(pid: u32) -> Left {
     if !places.contains_key(&pid) {
         left.maps.extend(map_of(pid, None));
     }
-    let (mut next, mut seen) = (Some(pid), Vec::new());
+    let (mut next, mut seen, mut inherited) = (Some(pid), Vec::new(), Vec::new());
     while let Some(place) = next.filter(|pid| !seen.contains(pid)).and_then(|pid| places.get(&pid)) {
         seen.extend(next);
         if let Some(own) = &place.collected {
             left.maps.extend(own.maps.iter().cloned());
             left.dumps.extend(own.dumps.iter().cloned());
+            inherited.push(&own.images);
         }
         next = place.parent;
     }
     // The own names of a process come last, as they count.
     left.maps.reverse();
     left.dumps.reverse();
+    left.images = inherited.into_iter().rev().flatten().cloned().collect();
     left
 }
 

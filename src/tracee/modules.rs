@@ -1,6 +1,6 @@
 //! The table of modules that evidence refers to: the file that a mapping belongs to, and the offset in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use nix::unistd::Pid;
 
@@ -9,7 +9,7 @@ use super::elf_layout::ElfLayout;
 use super::elf_reader::ElfReader;
 use super::mapped_file::{self, Known};
 use super::maps::{Mapping, read_maps};
-use super::{jit_places, kept_files};
+use super::{copied_text, jit_places, kept_files};
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
 /// A mapping's module, and the conversion of its addresses into module offsets.
@@ -34,6 +34,8 @@ pub struct ModuleTable {
     modules: Vec<ModuleInfo>,
     by_file: HashMap<(String, u64, String), (u32, Option<ElfLayout>)>,
     by_name: HashMap<(String, u32), u32>,
+    /// Anonymous memory that was found to be no copy of a file's code.
+    no_copies: HashSet<(Pid, Address, Address)>,
 }
 
 impl ModuleTable {
@@ -57,6 +59,9 @@ impl ModuleTable {
             let (module, layout) = &self.by_file[&key];
             return Located { module: *module, bias: bias(pid, layout.as_ref(), mapping) };
         }
+        if let Some(original) = self.original(pid, mapping) {
+            return self.locate(pid, &original);
+        }
         let (kind, path) = match mapping.path.as_str() {
             "[vdso]" => (ModuleKind::Vdso, "[vdso]"),
             "[vsyscall]" => (ModuleKind::Kernel, "[vsyscall]"),
@@ -73,7 +78,23 @@ impl ModuleTable {
             modules.push(ModuleInfo { kind, path: path.to_owned(), build_id: None, pid: process, bias });
             modules.len() as u32 - 1
         });
+        if kind == ModuleKind::Anonymous {
+            jit_places::look(process);
+        }
         Located { module, bias }
+    }
+
+    /// The mapping of the file that anonymous memory has a copy of, if it has one.
+    fn original(&mut self, pid: Pid, mapping: &Mapping) -> Option<Mapping> {
+        let key = (pid, mapping.start, mapping.end);
+        if self.no_copies.contains(&key) {
+            return None;
+        }
+        let original = copied_text::original(pid, mapping, &read_maps(pid).ok()?);
+        if original.is_none() {
+            self.no_copies.insert(key);
+        }
+        original
     }
 
     /// The modules so far.

@@ -1,8 +1,10 @@
 //! Properties that the evidence must have, whichever sampler took it.
 
-use rprof::profile::code::ModuleKind;
+use rprof::join::Resolver;
+use rprof::profile::code::{CodeRef, ModuleKind};
 use rprof::profile::evidence::timed::{Sample, TimedEvidence};
 use rprof::sample::{SampleOptions, run};
+use rprof::symbols::Symbols;
 
 use crate::programs::{Fixture, gated};
 
@@ -72,6 +74,18 @@ pub fn code_made_at_run_time(options: &SampleOptions) {
     assert!(weight > 0.8 * e.cpu_s, "{weight} s of {} s in code made at run time", e.cpu_s);
     let module = &e.modules[samples[0].stack[0].module as usize];
     assert_eq!((module.pid, module.path.as_str()), (e.threads[0].pid, "[anon]"));
+}
+
+/// Code made at run time has the names of the images that its process registered for debuggers, which end with it.
+pub fn images_for_debuggers_are_read_in_time(options: &SampleOptions) {
+    let fixture = Fixture::compile_of("names", "made_code", &["-O2"]);
+    let e = run(fixture.gated(&["gdb"]), options).unwrap().evidence;
+    let leaves = e.samples.iter().filter_map(|s| s.stack.first());
+    let made = |c: &&CodeRef| e.modules[c.module as usize].kind == ModuleKind::Anonymous;
+    let leaf = leaves.into_iter().find(made).expect("a sample in the code made at run time");
+    let function = Symbols::default().function(&e.modules[leaf.module as usize], leaf.offset);
+    assert_eq!(&*function.name, "registered_function");
+    assert_eq!((function.part_start..function.part_end).count(), 6, "bytes of its code");
 }
 
 /// Killing the sampling process leaves the program running.

@@ -19,9 +19,14 @@ pub struct Fixture {
 impl Fixture {
     /// Compiles `fixtures/sample/NAME.c` with `flags`.
     pub fn compile(name: &str, flags: &[&str]) -> Fixture {
+        Fixture::compile_of("sample", name, flags)
+    }
+
+    /// Compiles `fixtures/FOLDER/NAME.c` with `flags`.
+    pub fn compile_of(folder: &str, name: &str, flags: &[&str]) -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(name);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/sample").join(format!("{name}.c"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder).join(format!("{name}.c"));
         let status = Command::new("cc").args(flags).arg(source).arg("-o").arg(&path).status().unwrap();
         assert!(status.success(), "cc failed on {name}.c");
         let bytes = std::fs::read(&path).unwrap();

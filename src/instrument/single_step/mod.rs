@@ -17,6 +17,7 @@ use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
+use crate::tracee::jit_places;
 use crate::tracee::launch::Gated;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::thread::{Mode, Stopped, TraceError};
@@ -146,6 +147,7 @@ impl Run {
             }
             Stop::Exit => {
                 self.roster.look(tid);
+                jit_places::look_a_last_time(thread.process.as_raw() as u32);
                 stopped.resume(Mode::Continue, None)?;
                 return Ok(());
             }

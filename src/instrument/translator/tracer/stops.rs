@@ -17,6 +17,7 @@ use crate::instrument::translator::tracer::watched_calls::note_call;
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::jit_places;
 use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::Stop;
@@ -58,6 +59,7 @@ impl Run {
             Stop::Syscall if self.watches_calls(tid) => self.native_call(stopped),
             Stop::Exit => {
                 self.roster.look(tid);
+                self.threads.get(&tid).iter().for_each(|t| jit_places::look_a_last_time(t.process.as_raw() as u32));
                 self.settle(&stopped);
                 self.drain_buffer(tid);
                 self.recording
