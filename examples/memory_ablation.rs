@@ -80,8 +80,8 @@ impl AccessSink for Beside {
         self.each(|model| model.end_phase());
     }
 
-    fn course(&mut self, amounts: &[Amount]) {
-        self.each(|model| model.course(amounts));
+    fn deltas(&mut self, amounts: &[Amount]) {
+        self.each(|model| model.deltas(amounts));
     }
 
     fn executed(&mut self, executed: Executed) {

@@ -64,10 +64,10 @@ fn feed(mut sink: Box<dyn AccessSink>, threads: u32, sites: u32, pages: u64) {
             sink.record(thread, 1, &batch);
         }
     }
-    // The sink gets the course of the program, so that it weights windows.
+    // The sink gets the executions of the program, so that it weights windows.
     for phase in [Phase::Opening, Phase::Pause, Phase::Measuring] {
         let amount = |site| Amount { site, phase, amount: 1 << 20, strings: false };
-        sink.course(&(0..sites).map(amount).collect::<Vec<_>>());
+        sink.deltas(&(0..sites).map(amount).collect::<Vec<_>>());
     }
     let per_thread = (0..sites).flat_map(|site| (0..threads).map(move |thread| (site, thread)));
     for (site, thread) in per_thread.take(500_000) {

@@ -76,7 +76,7 @@ struct Sampled {
     control: ControlVariate,
     rhythm: BurstSchedule,
     pace: PhaseSchedule,
-    /// Pauses since the last call of `course`.
+    /// Pauses since windows were weighted last.
     pauses: u64,
     /// Only for processes of this host.
     arrivals: Option<Arrivals>,
@@ -491,10 +491,10 @@ impl AccessSink for CacheModel {
         }
     }
 
-    fn course(&mut self, amounts: &[Amount]) {
+    fn deltas(&mut self, amounts: &[Amount]) {
         self.catch_up();
         if let Some(Sampled { hierarchy, pace, pauses, .. }) = &mut self.sampled {
-            // If `course` is not called for every window, the latest pause gets an equal part; stays of earlier pauses are left as they
+            // If `deltas` is not called for every window, the latest pause gets an equal part; stays of earlier pauses are left as they
             // are.
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
             hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1)));
@@ -502,7 +502,7 @@ impl AccessSink for CacheModel {
         if self.uses(Estimator::WindowWeights) {
             let seen = self.seen();
             let of = |site, strings| Some(seen.get(&site)?.of(strings));
-            let weights = self.strata.course(amounts, of);
+            let weights = self.strata.weigh(amounts, of);
             self.put_away(&weights);
         }
     }

@@ -87,7 +87,7 @@ pub fn simulate_timed(
             batch.clear();
             if phase != Phase::Measuring && sink.phase() == Phase::Measuring {
                 let amount = |((site, phase), amount)| Amount { site, phase, amount, strings: false };
-                sink.course(&since.drain().map(amount).collect::<Vec<_>>());
+                sink.deltas(&since.drain().map(amount).collect::<Vec<_>>());
             }
             phase = sink.phase();
             sink.enter(0, phase);

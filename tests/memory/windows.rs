@@ -23,8 +23,8 @@ struct Told {
     /// Accesses executed in each phase.
     phases: BTreeMap<&'static str, u64>,
     turns: u64,
-    /// Amounts by instruction and phase: as the course went, and in the end.
-    course: HashMap<(u64, Phase), u64>,
+    /// Amounts by instruction and phase: as they were reported, and in the end.
+    deltas: HashMap<(u64, Phase), u64>,
     ended: HashMap<(u64, Phase), u64>,
 }
 
@@ -34,7 +34,7 @@ struct Sink {
     phase: Phase,
     told: Arc<Mutex<Told>>,
     executed: Vec<Executed>,
-    course: Vec<Amount>,
+    deltas: Vec<Amount>,
     records: u64,
 }
 
@@ -68,8 +68,8 @@ impl AccessSink for Sink {
         self.turn();
     }
 
-    fn course(&mut self, amounts: &[Amount]) {
-        self.course.extend(amounts);
+    fn deltas(&mut self, amounts: &[Amount]) {
+        self.deltas.extend(amounts);
     }
 
     fn executed(&mut self, executed: Executed) {
@@ -78,8 +78,8 @@ impl AccessSink for Sink {
 
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
         let mut told = self.told.lock().unwrap();
-        for amount in &self.course {
-            *told.course.entry((sites[amount.site as usize].offset, amount.phase)).or_default() += amount.amount;
+        for amount in &self.deltas {
+            *told.deltas.entry((sites[amount.site as usize].offset, amount.phase)).or_default() += amount.amount;
         }
         for e in &self.executed {
             let amount = if e.strings { e.bytes } else { e.accesses };
@@ -106,7 +106,7 @@ fn run(program: &Path, restless: bool) -> (Counted, Told) {
         phase: Phase::Opening,
         told: told.clone(),
         executed: Vec::new(),
-        course: Vec::new(),
+        deltas: Vec::new(),
         records: 0,
     };
     let program = Program { path: program.to_owned(), argv: vec![program.as_os_str().to_owned()] };
@@ -141,26 +141,26 @@ fn moving_threads_between_versions_changes_neither_results_nor_counts() {
     let (steady, told_steady) = run(&program, false);
     let ended = |counted: &Counted| libc::WIFEXITED(counted.status).then(|| libc::WEXITSTATUS(counted.status));
     assert_eq!(ended(&steady), native);
-    let (mut phases, mut turns, mut from_course) = (BTreeMap::<&str, u64>::new(), 0, 0);
+    let (mut phases, mut turns, mut from_deltas) = (BTreeMap::<&str, u64>::new(), 0, 0);
     // The moves are random: not every run shows a thread in every phase.
     for _ in 0..RUNS {
         let (restless, told) = run(&program, true);
         assert_eq!(ended(&restless), native);
         is_the_same(&program, (&steady, &told_steady), (&restless, &told));
         is_a_part(&told);
-        from_course += told.course.values().sum::<u64>();
+        from_deltas += told.deltas.values().sum::<u64>();
         turns += told.turns;
         told.phases.iter().for_each(|(phase, n)| *phases.entry(phase).or_default() += n);
-        if turns > 100 && from_course > 1_000_000 && phases.values().filter(|n| **n > 0).count() == 4 {
+        if turns > 100 && from_deltas > 1_000_000 && phases.values().filter(|n| **n > 0).count() == 4 {
             return;
         }
     }
-    panic!("{turns} turns; accesses by phase: {phases:?}, {from_course} told on the way");
+    panic!("{turns} turns; accesses by phase: {phases:?}, {from_deltas} told on the way");
 }
 
 /// Amounts reported on the way are at most those reported in the end. A thread may be seen between two counters of one block.
 fn is_a_part(told: &Told) {
-    for (key, amount) in &told.course {
+    for (key, amount) in &told.deltas {
         let ended = told.ended.get(key).copied().unwrap_or(0);
         assert!(*amount <= ended + told.turns, "{key:x?}: {amount} on the way, {ended} in the end");
     }

@@ -129,7 +129,7 @@ impl WindowWeights {
     /// Notes the `amounts` executed between the beginnings of the last two windows, and returns the weights of the events to be put away.
     /// `seen` returns the events seen of an instruction, if there ever were any; its second argument says whether it is a string
     /// instruction.
-    pub fn course(
+    pub fn weigh(
         &mut self,
         amounts: &[Amount],
         seen: impl Fn(u32, bool) -> Option<Seen>,
@@ -216,16 +216,16 @@ mod tests {
     fn windows_are_weighted_by_what_lies_around_them() {
         let mut strata = WindowWeights::default();
         let seen = |bursts: f64| Seen { bursts, l1_misses: bursts / 2.0, far_misses: [30.0, 0.0] };
-        let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| Some(seen(bursts)))[&7];
+        let mut weigh = |by_phase, bursts| strata.weigh(&amounts(by_phase), |_, _| Some(seen(bursts)))[&7];
         // The opening and the first pause, half of which belongs to the next window.
-        let first = course([100_000, 200_000, 0, 0], 5e4);
+        let first = weigh([100_000, 200_000, 0, 0], 5e4);
         assert_eq!(first, Weights { sampled: None, bursts: Some(4.0) });
         // A window between two pauses, the first of which follows no window.
-        let second = course([0, 80_000, 10_000, 100_000], 6e4);
+        let second = weigh([0, 80_000, 10_000, 100_000], 6e4);
         assert_eq!(second, Weights { sampled: Some(3.4), bursts: Some(4.0) });
         // If a window saw too few executions, they go to the next one.
-        assert_eq!(course([0, 500_000, 0, 1_000], 0.0), Weights { sampled: None, bursts: None });
-        let third = course([0, 0, 0, 99_000], 0.0);
+        assert_eq!(weigh([0, 500_000, 0, 1_000], 0.0), Weights { sampled: None, bursts: None });
+        let third = weigh([0, 0, 0, 99_000], 0.0);
         assert_eq!(
             third,
             Weights { sampled: Some((40_000.0 + 10_000.0 + 501_000.0 + 99_000.0) / 100_000.0), bursts: None }
@@ -244,7 +244,7 @@ mod tests {
     fn what_has_no_second_window_stays_as_it_is() {
         let mut strata = WindowWeights::default();
         let seen = |_, _| Some(Seen { bursts: 100.0, ..Seen::default() });
-        strata.course(&amounts([100, 20_000, 0, 0]), seen);
+        strata.weigh(&amounts([100, 20_000, 0, 0]), seen);
         assert!(strata.end(|_| [100.0, 20_000.0, 0.0, 500.0], seen).is_empty());
         assert_eq!((strata.mean_weight(7), strata.scatter(7)), (1.0, Scatter::default()));
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_what_was_never_seen() {
         let mut strata = WindowWeights::default();
-        assert!(strata.course(&amounts([0, 20_000, 0, 10_000]), |_, _| None).is_empty());
+        assert!(strata.weigh(&amounts([0, 20_000, 0, 10_000]), |_, _| None).is_empty());
         assert!(strata.sites.is_empty());
     }
 
@@ -261,7 +261,7 @@ mod tests {
         let mut strata = WindowWeights::default();
         for misses in [0.0, 10_000.0, 10_000.0] {
             let seen = |_, _| Some(Seen { far_misses: [misses, 0.0], ..Seen::default() });
-            strata.course(&amounts([0, 0, 0, 10_000]), seen);
+            strata.weigh(&amounts([0, 0, 0, 10_000]), seen);
         }
         assert!((strata.scatter(7).l2.unwrap() - 0.75f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
         assert_eq!((strata.scatter(7).l3, strata.scatter(7).l1), (Some(0.0), None));

@@ -139,7 +139,7 @@ pub trait AccessSink: Send {
 
     /// A window begins to measure: the amounts executed since the last call. An engine that does not know them need not call this;
     /// [`executed`](Self::executed) then includes them.
-    fn course(&mut self, _amounts: &[Amount]) {}
+    fn deltas(&mut self, _amounts: &[Amount]) {}
 
     /// Before the end: accesses executed, whether collected or not. An engine that knows its block counts reports all of them.
     fn executed(&mut self, _executed: Executed) {}

@@ -1,7 +1,7 @@
 //! The counters of a code cache: the block of each, and their counts so far.
 
 use crate::instrument::translator::code_cache::block::BlockId;
-use crate::instrument::translator::code_cache::course::ExecutionDeltas;
+use crate::instrument::translator::code_cache::execution_deltas::ExecutionDeltas;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::ProbeSite;
 use crate::instrument::translator::code_cache::totals::Totals;
@@ -47,7 +47,7 @@ pub struct Counters {
     /// Executions in marked regions: counters by path instead of by thread.
     pub(crate) marked: Totals,
     /// The counter values last reported to the access sink.
-    pub(crate) course: ExecutionDeltas,
+    pub(crate) deltas: ExecutionDeltas,
     /// Cache ranges in which a thread that ends leaves a counter wrong.
     pub(crate) unsettled: Vec<Unsettled>,
 }

@@ -8,7 +8,7 @@ use atomic_refcell::AtomicRef;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
-use crate::instrument::translator::code_cache::course::add;
+use crate::instrument::translator::code_cache::execution_deltas::add;
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
@@ -17,18 +17,18 @@ use crate::instrument::translator::sampling::recording::{Recording, Told};
 
 impl CodeCache {
     /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
-    pub fn tell_course<'r>(
+    pub fn report_deltas<'r>(
         &mut self,
         live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>,
         drain: &mut AccessBuffer,
     ) {
         let slots = self.counters.slots;
-        let mut now = self.counters.course.ended(slots);
+        let mut now = self.counters.deltas.ended(slots);
         for (regions, region) in live {
             // Our own memfd can always be read.
             let _ = regions.counters(region, slots, |slot, value| add(&mut now, slot, value));
         }
-        let mut since = self.counters.course.since(now);
+        let mut since = self.counters.deltas.since(now);
         let of = |since: &[u64], slot: u32| since.get(slot as usize).copied().unwrap_or(0);
         for block in self.blocks.iter() {
             let Some(flow) = block.flow else { continue };
@@ -41,14 +41,14 @@ impl CodeCache {
             let sum = probe.sum.map_or(0, |slot| of(&since, slot));
             // In the middle of a loop, a counter may be off by an amount that the loop's exit corrects.
             if executions > 0 || sum > 0 {
-                drain.note_course(probe, executions.max(0) as u64, sum);
+                drain.note_delta(probe, executions.max(0) as u64, sum);
             }
         }
     }
 }
 
 /// Reports the executions since the previous window to the access sink, unless that takes too long.
-pub fn tell_course(recording: &mut Recording, processes: &HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
+pub fn report_deltas(recording: &mut Recording, processes: &HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
     let Some(drain) = &mut recording.drain else { return };
     // The deferred work belongs to earlier windows, and rprof has to do it anyway.
     drain.catch_up();
@@ -68,9 +68,9 @@ pub fn tell_course(recording: &mut Recording, processes: &HashMap<Pid, Process>,
         let live = live.map(|thread| (thread.regions.borrow(), thread.region));
         // Otherwise the cache is in use: the next report includes it.
         if let Ok(mut space) = space.try_borrow_mut() {
-            space.tell_course(live, drain);
+            space.report_deltas(live, drain);
         }
     }
-    drain.tell_course();
+    drain.report_deltas();
     recording.told = Told::since(begin);
 }

@@ -36,11 +36,11 @@ impl CodeCache {
     /// Adds a region's counters to the totals, as those of `thread`.
     pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
         let totals = &mut self.counters.totals;
-        let mut course = self.has_sink.then_some(&mut self.counters.course);
+        let mut deltas = self.has_sink.then_some(&mut self.counters.deltas);
         let each = |slot, value| {
             totals.slots.add(slot, thread, value);
-            if let Some(course) = &mut course {
-                course.end(slot, value);
+            if let Some(deltas) = &mut deltas {
+                deltas.end(slot, value);
             }
         };
         // Our own memfd can always be read.

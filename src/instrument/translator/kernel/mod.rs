@@ -2,6 +2,7 @@
 
 pub mod address_budget;
 pub mod allocations;
+pub mod correct_counters;
 pub mod crash;
 pub mod dispositions;
 pub mod filters;
@@ -12,5 +13,4 @@ pub mod prepare_image;
 pub mod program_state;
 pub mod restarts;
 pub mod rlimit_as;
-pub mod settle;
 pub mod signal_bits;

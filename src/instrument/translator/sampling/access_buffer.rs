@@ -35,7 +35,7 @@ pub struct AccessBuffer {
     /// By thread: the buffer address from which on the buffer is complete, if that began in the middle of it.
     complete_from: HashMap<u32, u64>,
     /// Executions since the last report.
-    course: Vec<Amount>,
+    deltas: Vec<Amount>,
 }
 
 /// Entries of the table of recent numbers.
@@ -84,7 +84,7 @@ impl AccessBuffer {
             bytes: Vec::new(),
             recent: vec![None; RECENT],
             complete_from: HashMap::new(),
-            course: Vec::new(),
+            deltas: Vec::new(),
         }
     }
 
@@ -222,17 +222,17 @@ impl AccessBuffer {
     }
 
     /// Adds executions of `probe` by any thread since the last report.
-    pub fn note_course(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
+    pub fn note_delta(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
         let (accesses, bytes) = probe.accesses(executions, sum);
         let (site, strings) = (self.number(probe.at), matches!(probe.shape, Shape::Repeated { .. }));
         let amount = if strings { bytes } else { accesses };
-        self.course.push(Amount { site, phase: probe.version.phase(), amount, strings });
+        self.deltas.push(Amount { site, phase: probe.version.phase(), amount, strings });
     }
 
     /// Reports the added executions to the sink.
-    pub fn tell_course(&mut self) {
-        self.sink.course(&self.course);
-        self.course.clear();
+    pub fn report_deltas(&mut self) {
+        self.sink.deltas(&self.deltas);
+        self.deltas.clear();
     }
 
     /// Reports `thread`'s executions of `probe` to the sink.

@@ -3,7 +3,7 @@
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::counts::execution_deltas::tell_course;
+use crate::instrument::translator::counts::execution_deltas::report_deltas;
 use crate::instrument::translator::kernel::program_state::State;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
 use crate::instrument::translator::sampling::windows::LOOK;
@@ -47,7 +47,7 @@ impl Run {
         self.recording.windows.turn_to(wanted, self.threads.len());
         if begins_to_measure {
             // Threads have left the pause, and so counted all of it.
-            tell_course(&mut self.recording, &self.processes, &self.threads);
+            report_deltas(&mut self.recording, &self.processes, &self.threads);
             wanted = of_sink(&self.recording.drain);
         }
         self.recording.keep_pace_of_bursts(wanted == Version::Plain, &self.threads, self.roster.now_s());

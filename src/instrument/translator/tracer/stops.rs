@@ -8,8 +8,8 @@ use crate::instrument::translator::code_cache::cache::OwnTrap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
+use crate::instrument::translator::kernel::correct_counters::correct_counters;
 use crate::instrument::translator::kernel::program_state::State;
-use crate::instrument::translator::kernel::settle::settle;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::program::process::Destination;
 use crate::instrument::translator::tracer::run::{Run, RunError};
@@ -233,7 +233,7 @@ impl Run {
         let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
         let Some(thread) = self.threads.get(&ending.tid()) else { return };
         let Some(process) = self.processes.get(&thread.process) else { return };
-        settle(thread, process, at, &mut registers);
+        correct_counters(thread, process, at, &mut registers);
     }
 
     /// Hands a thread's records to their sink.

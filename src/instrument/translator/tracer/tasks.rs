@@ -379,7 +379,7 @@ impl Run {
     pub fn finish_one(&mut self) -> bool {
         let Some(space) = self.finished.pop_front() else { return false };
         if let Some(drain) = &mut self.recording.drain {
-            space.borrow_mut().tell_course(std::iter::empty(), drain);
+            space.borrow_mut().report_deltas(std::iter::empty(), drain);
         }
         space.borrow_mut().finish(&mut self.tally, &mut self.recording.drain);
         true

@@ -9,7 +9,7 @@ use crate::tracee::address::CacheAddress;
 use crate::tracee::thread::Registers;
 
 /// Corrects the counters of a thread that ends at `at`, between two places where the program's state is known.
-pub(crate) fn settle(thread: &Thread, process: &Process, at: CacheAddress, registers: &mut Registers) {
+pub(crate) fn correct_counters(thread: &Thread, process: &Process, at: CacheAddress, registers: &mut Registers) {
     let (due, state) = {
         let space = process.image.space.borrow();
         (space.counters.due_at(at), space.state_before(at))
