@@ -7,11 +7,11 @@
 //! ([`sample`]), what it executed ([`instrument`]), and the bytes that crossed each cache level ([`memory`]). A model of the
 //! core ([`replay`]) estimates from short traces what each function's cycles were spent on. The model ([`roofline`]) is the one that Williams, Waterman and Patterson proposed in Appendix A of their 2008 report.
 //!
-//! **What the user provides.** A program for x86-64 Linux that may be run twice with the same input. Nothing needs to
-//! be recompiled; symbols and debug information make names better.
+//! **What the user provides.** A program for x86-64 Linux that runs for a second or more, or that may be run twice with the same
+//! input. Nothing needs to be recompiled; symbols and debug information make names better.
 //!
 //! **What it is unsuitable for.** Programs that use ptrace themselves, setuid programs, 32-bit code: those get the timed
-//! pass alone. Effects on files and network happen twice unless `--between` restores them.
+//! pass alone.
 //!
 //! The folders and the way the data flows between them are drawn in `ARCHITECTURE.md`; a test compares that page with
 //! the `use crate::` edges of this source tree.
