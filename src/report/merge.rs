@@ -7,6 +7,7 @@ mod devices;
 mod elapsed;
 mod hosts;
 mod jobs;
+mod lines;
 mod mpi;
 mod regions;
 
@@ -171,6 +172,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
     disassembly(into, other.disassembly);
+    lines::add(into, other.lines, other.inlined);
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }
 
