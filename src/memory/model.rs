@@ -80,13 +80,25 @@ struct Sampled {
     pauses: u64,
     /// Only for processes of this host.
     arrivals: Option<Arrivals>,
+    /// The program ran before the model saw it: lines that it meets first were touched before, and may be in the last level.
+    midway: bool,
 }
 
 impl Sampled {
+    /// The part of the lines touched before the model saw the program that the last level has no room for; `None`, if it saw its start.
+    fn missing(&self, classes: SetSample) -> Option<f64> {
+        let arrivals = self.arrivals.as_ref().filter(|_| self.midway)?;
+        Some(arrivals.beyond(self.hierarchy.last_level_lines() * classes.count()))
+    }
+
     /// Fixes the counts of the last window.
     fn close_window(&mut self, classes: SetSample) {
         if let Some(arrivals) = &self.arrivals {
-            self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()), self.pace.is_warm());
+            let missing = self.missing(classes);
+            // The start of the program, in which most lines are new, is over or not.
+            let unknown = if self.midway { 0.0 } else { 1.0 };
+            let share = arrivals.share(classes.count()).unwrap_or(unknown);
+            self.hierarchy.tallies.limit_compulsory(share, self.pace.is_warm(), missing);
         }
     }
 }
@@ -121,6 +133,14 @@ impl CacheModel {
             sampled.hierarchy.know(known.unwrap_or(PhysicalMap::Rule(self.placement)));
         }
         self.data = Some(DataSamples::new());
+        self
+    }
+
+    /// The same for a program that has run before the model sees it. Its start is unknown: a line that was touched before, and is met
+    /// first in a window whose warm-up has not filled the last level, is there with the probability that the last level's size has in
+    /// the processes' pages.
+    pub fn begun_midway(mut self) -> Self {
+        self.sampled.iter_mut().for_each(|sampled| sampled.midway = true);
         self
     }
 
@@ -165,6 +185,7 @@ impl CacheModel {
                     pace,
                     pauses: 0,
                     arrivals: None,
+                    midway: false,
                 }
             }),
             classes,

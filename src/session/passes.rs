@@ -160,7 +160,8 @@ pub fn single(
 
 /// The sinks of visits.
 pub fn sinks(options: &RunOptions, machine: &Machine) -> Sinks {
-    let accesses = access_sink(options.memory, machine, &[]);
+    let model = cache_model(options.memory, machine, &[]);
+    let accesses = model.map(|model| Box::new(model.begun_midway()) as Box<dyn AccessSink>);
     let bursts = accesses.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
     Sinks { accesses, bursts }
 }
@@ -248,6 +249,11 @@ pub fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
 }
 
 fn access_sink(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Option<Box<dyn AccessSink>> {
+    Some(Box::new(cache_model(memory, machine, seen)?))
+}
+
+/// `seen`: the CPUs' placement in an earlier run.
+fn cache_model(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Option<CacheModel> {
     if memory == Memory::Off {
         return None;
     }
@@ -265,7 +271,7 @@ fn access_sink(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
         Memory::Exact => CacheModel::exact(geometry, placement, warnings),
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
     };
-    Some(Box::new(model.of_host_processes()))
+    Some(model.of_host_processes())
 }
 
 /// How many CPUs shared a last-level cache for most of the time, as far as that was seen.

@@ -50,6 +50,7 @@ impl Factors {
         for site in &mut memory.data.sites {
             site.lines *= self.of(site.at);
         }
+        memory.first_touches.iter().for_each(|limit| limit.apply(&mut memory.sites));
         memory
     }
 }

@@ -163,13 +163,21 @@ impl Tallies {
 
     /// Of the compulsory misses of the present window only `share` are compulsory. The others are lines that were touched outside windows.
     /// They may still be in the last level unless the warm-up has filled it (`warm`); misses during the warm-up count as if it had not.
-    pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
+    /// `missing`: the part of them that is not there. The doubt is the standard deviation of that part, and all of them where nothing is
+    /// known of it (`None`) and all count as missing.
+    pub fn limit_compulsory(&mut self, share: f64, warm: bool, missing: Option<f64>) {
+        let doubt = missing.map_or(1.0, |part| (part * (1.0 - part)).sqrt());
+        let found = missing.map_or(0.0, |part| 1.0 - part);
         let strata = [(&mut self.sample, warm), (&mut self.warming, false)];
         for ((tallies, warm), before) in strata.into_iter().zip(&self.before_window) {
             for (i, tally) in tallies.iter_mut().enumerate() {
                 let before = before.get(i).copied().unwrap_or(0);
                 let compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
-                tally.cold += if warm { 0 } else { tally.compulsory - compulsory };
+                if !warm {
+                    let touched_before = (tally.compulsory - compulsory) as f64;
+                    tally.cold += (touched_before * doubt).round() as u64;
+                    tally.last_fills -= ((touched_before * found).round() as u64).min(tally.last_fills);
+                }
                 tally.compulsory = compulsory;
             }
         }

@@ -10,7 +10,7 @@ use crate::memory::estimate::scaling::{Beyond, near, relative_error, windows_err
 use crate::memory::hierarchy::writebacks::KnownFills;
 use crate::memory::sampling::executions::{Factors, Times};
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
+use crate::profile::evidence::memory::{FirstTouches, MemoryEvidence, SiteTraffic};
 use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
@@ -126,9 +126,12 @@ impl CacheModel {
         let at_most = arrivals.and_then(|arrivals| arrivals.pages()).map(|pages| pages as f64);
         let pages = PagesEvidence { at_most, ..self.pages.evidence(place) };
         let touched = pages.union(pages.sites.iter()).pages.ceil() as u64;
-        if let Some(lines) = arrivals.and_then(|arrivals| arrivals.lines(touched)) {
-            limit_compulsory(&mut traffic, lines as f64);
-        }
+        let lines_of_pages = arrivals.and_then(|arrivals| arrivals.lines(touched)).map(|lines| lines as f64);
+        let first_touches = lines_of_pages.map(|lines| FirstTouches {
+            lines,
+            missing: self.sampled.as_ref().and_then(|sampled| sampled.missing(self.classes)).unwrap_or(1.0),
+        });
+        first_touches.iter().for_each(|limit| limit.apply(&mut traffic));
         let weights = |owner| {
             let each = self.executed.factors(owner).each();
             each.map(|factor| lines * factor)
@@ -142,6 +145,7 @@ impl CacheModel {
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
             pages,
+            first_touches,
             data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
             warnings: self.warnings,
         }
@@ -198,18 +202,6 @@ impl CacheModel {
                 format!("up to {:.2} % of compulsory misses are counted as capacity misses", 100.0 * false_seen),
                 "no action needed; byte counts are unaffected",
             ));
-        }
-    }
-}
-
-/// Turns compulsory misses beyond `lines` in all into repeated misses: a window in which pages arrive represents pauses in which none did.
-fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
-    let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
-    let too_many = 1.0 - lines / all;
-    if all > lines {
-        for Traffic { compulsory, capacity, .. } in sites.iter_mut().map(|site| &mut site.traffic) {
-            *capacity += too_many * *compulsory;
-            *compulsory *= 1.0 - too_many;
         }
     }
 }

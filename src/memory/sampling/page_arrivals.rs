@@ -142,12 +142,20 @@ impl Arrivals {
         self.most.values().sum()
     }
 
-    /// The largest share of the lines first met in the window that can be new, with one line in `one_in` in the sample.
-    pub fn share(&self, one_in: u64) -> f64 {
-        match self.latest {
-            Some((arrived, met)) if met > 0 => (arrived as f64 * (PAGE_LINES / one_in) as f64 / met as f64).min(1.0),
-            _ => 1.0,
+    /// The part of the pages for which a last level of `lines` has no room, if all are used alike: 0, if it holds them all; 1, if
+    /// nothing is known of them.
+    pub fn beyond(&self, lines: u64) -> f64 {
+        match self.resident() {
+            0 => 1.0,
+            pages => (1.0 - lines as f64 / (pages * PAGE_LINES) as f64).max(0.0),
         }
+    }
+
+    /// The largest share of the lines first met in the window that can be new, with one line in `one_in` in the sample; `None`, if nobody
+    /// looked at the pages.
+    pub fn share(&self, one_in: u64) -> Option<f64> {
+        let (arrived, met) = self.latest.filter(|(_, met)| *met > 0)?;
+        Some((arrived as f64 * (PAGE_LINES / one_in) as f64 / met as f64).min(1.0))
     }
 }
 
@@ -171,20 +179,20 @@ mod tests {
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let it = child.id();
         let mut arrivals = Arrivals::new();
-        assert_eq!(arrivals.share(1), 1.0);
+        assert_eq!(arrivals.share(1), Some(1.0));
         arrivals.begin(std::iter::once(it), 1000);
         child.stdin.as_mut().unwrap().write_all(&vec![1; BYTES]).unwrap();
         // Except for the bytes still in the pipe.
         let lines = (BYTES - (1 << 20)) as u64 / 64;
         let deadline = Instant::now() + Duration::from_secs(60);
-        while arrivals.latest.is_none() || arrivals.share(1) < 1.0 {
+        while arrivals.latest.is_none() || arrivals.share(1) < Some(1.0) {
             assert!(Instant::now() < deadline, "{arrivals:?}");
             arrivals.look(std::iter::once(it)).into_iter().for_each(|pages| arrivals.met(pages, 1000 + lines));
         }
         arrivals.begin(std::iter::once(it), 0);
         let arrived = arrivals.end(std::iter::once(it)).unwrap();
         arrivals.met(arrived, 1 << 40);
-        assert!(arrivals.share(1) < 0.01, "{arrivals:?}");
+        assert!(arrivals.share(1) < Some(0.01), "{arrivals:?}");
         drop(child.stdin.take());
         child.wait().unwrap();
     }
@@ -216,6 +224,6 @@ mod tests {
     fn who_cannot_be_looked_at_bounds_nothing() {
         let mut arrivals = Arrivals::new();
         arrivals.begin(std::iter::once(u32::MAX), 0);
-        assert_eq!((arrivals.note(std::iter::once(u32::MAX), LOOK_EVERY), arrivals.share(32)), (None, 1.0));
+        assert_eq!((arrivals.note(std::iter::once(u32::MAX), LOOK_EVERY), arrivals.share(32)), (None, None));
     }
 }

@@ -219,10 +219,49 @@ pub struct MemoryEvidence {
     pub sites: Vec<SiteTraffic>,
     /// Pages that were touched.
     pub pages: PagesEvidence,
+    /// The limit of compulsory misses; `None`: not known.
+    #[serde(default)]
+    pub first_touches: Option<FirstTouches>,
     /// Data that lines were brought from.
     pub data: DataEvidence,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
+}
+
+/// First touches come once: all pages that arrived limit the compulsory misses of all instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FirstTouches {
+    /// Lines of these pages.
+    pub lines: f64,
+    /// The part of the lines beyond that which repeated misses bring: those that the last level has no room for.
+    pub missing: f64,
+}
+
+impl FirstTouches {
+    /// Turns compulsory misses beyond the limit into repeated misses, or into hits: a window in which pages arrive stands for pauses in
+    /// which none did.
+    pub fn apply(&self, sites: &mut [SiteTraffic]) {
+        let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
+        if all <= self.lines {
+            return;
+        }
+        let too_many = 1.0 - self.lines / all;
+        for traffic in sites.iter_mut().map(|site| &mut site.traffic) {
+            let beyond = too_many * traffic.compulsory;
+            let found = (beyond * (1.0 - self.missing)).min(traffic.l3_misses);
+            let stays = if traffic.l3_misses > 0.0 { 1.0 - found / traffic.l3_misses } else { 1.0 };
+            traffic.compulsory -= beyond;
+            traffic.capacity += beyond * self.missing;
+            traffic.l3_misses -= found;
+            traffic.l3_scatter *= stays;
+            traffic.dram_read = (traffic.dram_read - found * LINE_BYTES).max(0.0);
+            traffic.dram_fill *= stays;
+            traffic.dram_overwritten *= stays;
+            traffic.dram_used_again *= stays;
+            traffic.small_page_lines *= stays;
+            traffic.huge_page_lines *= stays;
+        }
+    }
 }
 
 /// Traffic that one instruction of one thread caused.

@@ -23,21 +23,22 @@ const RETURN: f64 = 3.0;
 pub struct Added {
     /// Cycles that it took.
     pub cycles: f64,
-    /// Executions of blocks, and those of copies that no relayout has written.
-    blocks: (f64, f64),
+    /// Bytes of the program's code that were executed, and those of them in copies that no relayout has written. Loops that count in a
+    /// register are as fast in these.
+    bytes: (f64, f64),
 }
 
 impl Added {
     /// Adds that of another code cache.
     pub fn add(&mut self, more: Added) {
         self.cycles += more.cycles;
-        self.blocks.0 += more.blocks.0;
-        self.blocks.1 += more.blocks.1;
+        self.bytes.0 += more.bytes.0;
+        self.bytes.1 += more.bytes.1;
     }
 
-    /// Share of the executions that were of first copies, which are slower than the price list says.
+    /// Share of the executed code that was in first copies, which are slower than the price list says.
     pub fn first_copies(&self) -> f64 {
-        if self.blocks.0 > 0.0 { self.blocks.1 / self.blocks.0 } else { 0.0 }
+        if self.bytes.0 > 0.0 { self.bytes.1 / self.bytes.0 } else { 0.0 }
     }
 }
 
@@ -49,15 +50,19 @@ impl CodeCache {
         let mut added = Added::default();
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
+            let bytes = self.block_code(id).len() as f64;
             if block.induction.is_some() || block.loop_counter.is_some() {
+                // An induction register may go down.
+                let steps: i64 = self.counters.totals.of(block.slot).iter().map(|t| t.value as i64).sum();
+                added.bytes.0 += (steps as f64 / block.scale() as f64).abs() * bytes;
                 continue;
             }
             let counted = value(block.slot);
             let left = block.flow.and_then(|flow| flow.left).map_or(0.0, value);
             added.cycles += COUNTER * (counted + left);
-            added.blocks.0 += counted;
+            added.bytes.0 += counted * bytes;
             if block.placed == 0 {
-                added.blocks.1 += counted;
+                added.bytes.1 += counted * bytes;
             }
             if self.block_code(id).last() == Some(&RET) {
                 added.cycles += RETURN * counted;
