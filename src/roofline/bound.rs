@@ -18,6 +18,8 @@ pub struct Bound {
     pub refuted: BTreeSet<TermId>,
     /// Share of the bytes of T_dram that memory may not have moved ([`kept`]).
     pub kept: f64,
+    /// The largest terms, as long as their bytes are known to a factor of two at best; left out of the bound, too.
+    pub unsure: BTreeSet<TermId>,
     /// The largest remaining term and its seconds.
     pub binding: Option<(TermId, f64)>,
 }
@@ -38,9 +40,19 @@ impl Bound {
             })
             .map(|(id, _)| *id)
             .collect();
-        let mut bound = Bound { terms, refuted, kept, binding: None };
-        bound.binding = largest(&bound.terms, &bound.refuted);
-        bound
+        let mut bound = Bound { terms, refuted, kept, unsure: BTreeSet::new(), binding: None };
+        loop {
+            bound.binding = largest(&bound.terms, &bound.left_out());
+            match bound.binding {
+                Some((id, _)) if of_work(subject, id) > MOST_UNSURE => bound.unsure.insert(id),
+                _ => return bound,
+            };
+        }
+    }
+
+    /// Terms that do not bind.
+    pub fn left_out(&self) -> BTreeSet<TermId> {
+        self.refuted.union(&self.unsure).copied().collect()
     }
 
     /// T: the bound in seconds.
@@ -50,14 +62,15 @@ impl Bound {
 
     /// Whether term `id` is not refuted and is at least half of T.
     pub fn is_near(&self, id: TermId) -> bool {
-        let seconds = self.term(id).seconds.filter(|_| !self.refuted.contains(&id));
+        let seconds = self.term(id).seconds.filter(|_| !self.left_out().contains(&id));
         seconds.zip(self.seconds()).is_some_and(|(seconds, most)| seconds >= most / 2.0)
     }
 
     /// T with `removed` gone: never more than T.
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
-        let after = |removed| largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
+        let left_out = self.left_out();
+        let after = |removed| largest(&subject.terms(removed), &left_out).map_or(0.0, |(_, t)| t);
         // The replacement of divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
         let mut ways = vec![removed];
         for costly in [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)) {
@@ -101,6 +114,9 @@ fn may_be_chance(subject: &Subject<'_>, least: f64, around: &Surroundings) -> bo
     met < 1.5 || expected - met <= CHANCE * expected.sqrt()
 }
 
+/// Bytes with a larger relative error hold nothing down: there may be none.
+const MOST_UNSURE: f64 = 0.9;
+
 /// Standard deviations beyond which nothing is chance.
 const CHANCE: f64 = 3.0;
 
@@ -112,6 +128,12 @@ fn error(subject: &Subject<'_>, id: TermId, term: &Term) -> f64 {
         (Some(ci), Some(t)) if t > 0.0 => ci / t,
         _ => 0.0,
     };
+    let counted = of_work(subject, id);
+    (spread * spread + time * time + counted * counted).sqrt().max(LEAST_ERROR)
+}
+
+/// Relative error of the counted or simulated figures of a term.
+fn of_work(subject: &Subject<'_>, id: TermId) -> f64 {
     let key = match id {
         TermId::L2 => "bytes.l2",
         TermId::L3 => "bytes.l3",
@@ -119,6 +141,5 @@ fn error(subject: &Subject<'_>, id: TermId, term: &Term) -> f64 {
         TermId::L1 => "bytes.l1",
         _ => "instructions",
     };
-    let counted = f.source.get(key).and_then(|s| s.error).unwrap_or(0.0);
-    (spread * spread + time * time + counted * counted).sqrt().max(LEAST_ERROR)
+    subject.function.source.get(key).and_then(|s| s.error).unwrap_or(0.0)
 }
