@@ -257,6 +257,7 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
     let samples = vec![sample(Some(0)), sample(Some(1)), sample(Some(0)), sample(None)];
     let data = SiteData { at: at(1), lines: 1000.0, samples, complete: true };
     let memory = MemoryEvidence {
+        first_touches: None,
         mode: "sampled".into(),
         error: Some(0.03),
         one_in: 1,
