@@ -287,6 +287,24 @@ mod tests {
     }
 
     #[test]
+    fn lines_touched_before_are_found_as_far_as_the_last_level_has_room() {
+        let after = |warm, missing| {
+            let mut tallies = Tallies::default();
+            let one = tallies.add();
+            tallies.begin_window();
+            tallies.open(Stratum::Sample);
+            *tallies.of(one) = Tally { last_fills: 100, compulsory: 80, ..Tally::default() };
+            tallies.limit_compulsory(0.0, warm, missing);
+            let tally = tallies.of(one);
+            (tally.last_fills, tally.compulsory, tally.cold)
+        };
+        assert_eq!(after(true, Some(0.5)), (100, 0, 0), "the warm-up has filled the level: they are not there");
+        assert_eq!(after(false, None), (100, 0, 80), "nothing is known: they may all be there");
+        assert_eq!(after(false, Some(0.0)), (20, 0, 0), "all have room");
+        assert_eq!(after(false, Some(0.5)), (60, 0, 40));
+    }
+
+    #[test]
     fn what_other_cores_take_is_not_noted_apart() {
         let mut tallies = Tallies::default();
         let one = tallies.add();

@@ -171,6 +171,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
+    fn a_last_level_has_room_for_a_part_of_the_pages() {
+        let mut arrivals = Arrivals::new();
+        assert_eq!(arrivals.beyond(640), 1.0, "nobody looked");
+        arrivals.most = HashMap::from([(7, 30), (8, 10)]);
+        assert_eq!([640, 2560, 9999].map(|lines| arrivals.beyond(lines)), [0.75, 0.0, 0.0]);
+    }
+
+    #[test]
     fn pages_that_arrive_allow_new_lines() {
         const BYTES: usize = 32 << 20;
         // `tail` keeps its input until the end arrives.

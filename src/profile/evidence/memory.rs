@@ -485,3 +485,24 @@ impl Traffic {
         self.unseen += more.unseen;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compulsory_misses_beyond_all_lines_are_repeated_ones_or_none() {
+        let traffic =
+            Traffic { compulsory: 300.0, l3_misses: 400.0, dram_read: 25_600.0, l3_scatter: 8.0, ..Traffic::default() };
+        let site = SiteTraffic { at: CodeRef { module: 0, offset: 0 }, thread: 0, traffic };
+        let after = |lines, missing| {
+            let mut sites = [site, site];
+            FirstTouches { lines, missing }.apply(&mut sites);
+            let t = sites[1].traffic;
+            [t.compulsory, t.capacity, t.l3_misses, t.dram_read, t.l3_scatter].map(f64::round)
+        };
+        assert_eq!(after(600.0, 0.0), [300.0, 0.0, 400.0, 25_600.0, 8.0], "no more than there are");
+        assert_eq!(after(200.0, 1.0), [100.0, 200.0, 400.0, 25_600.0, 8.0], "the last level has room for none");
+        assert_eq!(after(200.0, 0.0), [100.0, 0.0, 200.0, 12_800.0, 4.0], "and for all");
+    }
+}

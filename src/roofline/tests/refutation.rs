@@ -5,6 +5,7 @@ use crate::isa::facts::AccessKind::Load;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::Function;
 use crate::profile::confidence::{Confidence, Doubt, Level};
+use crate::profile::function::Source;
 use crate::profile::machine::{Cache, Machine, Sweep};
 use crate::profile::pages::Pages;
 use crate::profile::run::Pass;
@@ -27,6 +28,25 @@ fn a_refuted_ceiling_is_left_out_and_warned_about() {
     let warnings: Vec<_> = p.run.warnings.iter().filter(|w| w.code == REFUTED).collect();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].text.contains("dram.read"), "{}", warnings[0].text);
+}
+
+#[test]
+fn bytes_known_to_a_factor_of_two_hold_nothing_down() {
+    let bound_by = |error: f64| {
+        let k = Kernel::new("unsure").fp(8, FpOp::Add, Precision::Dp, Width::W512).access(8, Load, 64, true);
+        let mut k =
+            k.traffic(|t| (t.l2_read, t.l3_read, t.dram_read) = (512.0, 512.0, 512.0)).took(512.0 / 41e9 * 4.2e9);
+        k.function
+            .source
+            .insert("bytes.dram".into(), Source { how: "simulated".into(), error: Some(error), reason: None });
+        let mut p = profile(vec![k.function], zen5());
+        analyse(&mut p);
+        let a = p.functions.remove(0).analysis;
+        assert!(a.terms.dram.unwrap() > 0.0, "it is shown");
+        a.binding
+    };
+    assert_eq!(bound_by(0.5).as_deref(), Some("dram"));
+    assert_ne!(bound_by(1.0).as_deref(), Some("dram"));
 }
 
 #[test]
