@@ -140,7 +140,11 @@ impl CacheModel {
     /// first in a window whose warm-up has not filled the last level, is there with the probability that the last level's size has in
     /// the processes' pages.
     pub fn begun_midway(mut self) -> Self {
-        self.sampled.iter_mut().for_each(|sampled| sampled.midway = true);
+        self.sampled = self.sampled.map(|mut sampled| {
+            sampled.midway = true;
+            sampled.pace = sampled.pace.in_short_windows();
+            sampled
+        });
         self
     }
 

@@ -19,6 +19,8 @@ const STEP: u64 = 2 << 20;
 const COMPLETE: f64 = 1.25;
 /// Minimum accesses of a measured window; not fewer than its warm-up had.
 const MEASURING: u64 = 2 << 20;
+/// Factor by which these minima are smaller in visits: a window of 30 ms has some 2 million accesses.
+const SHORTER: u64 = 4;
 /// A phase continues after the engine found it long enough while at least this part of its accesses came since.
 const WORTH_WAITING: u64 = 8;
 /// How often the start continues in any case: the loading of libraries is not the program's work.
@@ -48,6 +50,8 @@ pub struct PhaseSchedule {
     windows: Vec<(u64, u64)>,
     /// Accesses of the start that were simulated.
     opened: u64,
+    /// Warm-ups and measured windows may have this many times fewer accesses.
+    shorter: u64,
 }
 
 /// Progress of a phase.
@@ -77,7 +81,14 @@ impl PhaseSchedule {
             warm: false,
             windows: Vec::new(),
             opened: 0,
+            shorter: 1,
         }
+    }
+
+    /// The same for a program that is looked at for some milliseconds at a time.
+    pub fn in_short_windows(mut self) -> Self {
+        self.shorter = SHORTER;
+        self
     }
 
     /// The present phase.
@@ -92,7 +103,7 @@ impl PhaseSchedule {
 
     /// The program is over: the present window ends here, if it has some length.
     pub fn finish(&mut self) {
-        if self.phase == Phase::Measuring && self.now.accesses >= MEASURING / WORTH_WAITING {
+        if self.phase == Phase::Measuring && self.now.accesses >= MEASURING / self.shorter / WORTH_WAITING {
             self.begin(Phase::Pause);
         }
     }
@@ -202,17 +213,17 @@ impl PhaseSchedule {
     }
 
     fn to_measure(&self) -> u64 {
-        self.warmed.accesses.max(MEASURING)
+        self.warmed.accesses.max(MEASURING / self.shorter)
     }
 
     /// Whether all lines of the last level are known, or will not be for a long time.
     fn warms_no_more(&mut self) -> bool {
         let Progress { accesses, known, .. } = self.now;
-        if accesses < *WARMING.start() {
+        if accesses < *WARMING.start() / self.shorter {
             return false;
         }
         let since = accesses - self.step.accesses;
-        let hopeless = since >= STEP && {
+        let hopeless = since >= STEP / self.shorter && {
             let rate = (known - self.step.known) as f64 / since as f64;
             self.step = self.now;
             (known as f64 + rate * WARMING.end().saturating_sub(accesses) as f64) < self.goal as f64
