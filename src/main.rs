@@ -14,6 +14,8 @@ mod commands;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
+    // Before anything else takes memory.
+    rprof::tracee::own_limits::lift();
     rprof::tracee::own_stack::run(work)
 }
 
@@ -23,7 +25,6 @@ fn work() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    rprof::tracee::own_limits::lift();
     match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(args) if args.visits() => rprof::session::keeper::apart(move || settle(commands::run(args))),
         command => dispatch(command).unwrap_or_else(|error| ExitCode::from(failed(&error))),
