@@ -30,7 +30,7 @@ programs! {
 
     // Process ids in it are others than those that the tracer sees.
     pid_namespace needs "unshare --fork --pid --mount-proc true" prepare ""
-        command "unshare --fork --pid --mount-proc sh -c 'echo $$; ls /proc | grep -c ^[0-9]; (sh -c \"echo in; exit 4\"; echo $?); seq 100 | md5sum; exit 6'"
+        command "unshare --fork --pid --mount-proc sh -c 'echo $$; set -- /proc/[0-9]*; echo $#; (sh -c \"echo in; exit 4\"; echo $?); seq 100 | md5sum; exit 6'"
 
     static_binary needs "command -v gcc" prepare "gcc -O2 -static -pthread $FIXTURES/crew.c -o crew"
         command "../crew 4 20000"
