@@ -140,11 +140,10 @@ impl CacheModel {
     /// first in a window whose warm-up has not filled the last level, is there with the probability that the last level's size has in
     /// the processes' pages.
     pub fn begun_midway(mut self) -> Self {
-        self.sampled = self.sampled.map(|mut sampled| {
+        if let Some(sampled) = &mut self.sampled {
             sampled.midway = true;
-            sampled.pace = sampled.pace.in_short_windows();
-            sampled
-        });
+            sampled.pace.shorten();
+        }
         self
     }
 

@@ -42,7 +42,7 @@ impl Bound {
             .collect();
         let mut bound = Bound { terms, refuted, kept, unsure: BTreeSet::new(), binding: None };
         loop {
-            bound.binding = largest(&bound.terms, &bound.left_out());
+            bound.binding = bound.largest(&bound.terms);
             match bound.binding {
                 Some((id, _)) if of_work(subject, id) > MOST_UNSURE => bound.unsure.insert(id),
                 _ => return bound,
@@ -50,9 +50,20 @@ impl Bound {
         }
     }
 
-    /// Terms that do not bind.
-    pub fn left_out(&self) -> BTreeSet<TermId> {
-        self.refuted.union(&self.unsure).copied().collect()
+    /// Whether term `id` is neither refuted nor unsure.
+    pub fn may_bind(&self, id: TermId) -> bool {
+        !self.refuted.contains(&id) && !self.unsure.contains(&id)
+    }
+
+    /// The largest of `terms` that may bind; among those within 0.5 % of it the first in [`TermId::ALL`].
+    fn largest(&self, terms: &[(TermId, Term); 9]) -> Option<(TermId, f64)> {
+        let candidates =
+            || terms.iter().filter(|(id, _)| self.may_bind(*id)).filter_map(|(id, t)| t.seconds.map(|s| (*id, s)));
+        let most = candidates().map(|(_, s)| s).fold(0.0, f64::max);
+        if most <= 0.0 {
+            return None;
+        }
+        candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
     }
 
     /// T: the bound in seconds.
@@ -62,15 +73,14 @@ impl Bound {
 
     /// Whether term `id` is not refuted and is at least half of T.
     pub fn is_near(&self, id: TermId) -> bool {
-        let seconds = self.term(id).seconds.filter(|_| !self.left_out().contains(&id));
+        let seconds = self.term(id).seconds.filter(|_| self.may_bind(id));
         seconds.zip(self.seconds()).is_some_and(|(seconds, most)| seconds >= most / 2.0)
     }
 
     /// T with `removed` gone: never more than T.
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
-        let left_out = self.left_out();
-        let after = |removed| largest(&subject.terms(removed), &left_out).map_or(0.0, |(_, t)| t);
+        let after = |removed| self.largest(&subject.terms(removed)).map_or(0.0, |(_, t)| t);
         // The replacement of divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
         let mut ways = vec![removed];
         for costly in [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)) {
@@ -92,17 +102,6 @@ impl Bound {
     pub fn term(&self, id: TermId) -> &Term {
         &self.terms[TermId::ALL.iter().position(|t| *t == id).unwrap_or(0)].1
     }
-}
-
-/// The largest term; among those within 0.5 % of it the first in [`TermId::ALL`].
-fn largest(terms: &[(TermId, Term); 9], left_out: &BTreeSet<TermId>) -> Option<(TermId, f64)> {
-    let candidates =
-        || terms.iter().filter(|(id, _)| !left_out.contains(id)).filter_map(|(id, t)| t.seconds.map(|s| (*id, s)));
-    let most = candidates().map(|(_, s)| s).fold(0.0, f64::max);
-    if most <= 0.0 {
-        return None;
-    }
-    candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
 }
 
 /// Whether the few samples of a function that takes at least `least` seconds can be due to chance: `N − n ≤ 3 √N` with N samples

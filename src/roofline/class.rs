@@ -208,7 +208,7 @@ fn next_below(bound: &Bound, binding: TermId) -> f64 {
     bound
         .terms
         .iter()
-        .filter(|(id, _)| *id != binding && !bound.left_out().contains(id))
+        .filter(|(id, _)| *id != binding && bound.may_bind(*id))
         .filter_map(|(_, t)| t.seconds)
         .fold(0.0, f64::max)
 }

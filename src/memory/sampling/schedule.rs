@@ -85,10 +85,9 @@ impl PhaseSchedule {
         }
     }
 
-    /// The same for a program that is looked at for some milliseconds at a time.
-    pub fn in_short_windows(mut self) -> Self {
+    /// From now on the program is looked at for some milliseconds at a time.
+    pub fn shorten(&mut self) {
         self.shorter = SHORTER;
-        self
     }
 
     /// The present phase.
