@@ -33,12 +33,12 @@ pub fn original(pid: Pid, range: &Mapping, maps: &[Mapping]) -> Option<Mapping> 
     let below = maps.iter().rfind(|m| m.is_file() && m.end <= range.start)?;
     let above = maps.iter().find(|m| m.is_file() && range.end <= m.start)?;
     // Code made at run time lies between different files, as a rule: nothing is read then.
-    if !is_same_file(below, above) {
+    if !below.is_of_same_file(above) {
         return None;
     }
     let file = mapped_file::open(pid, below.start, &below.path, Known::Inode(below.inode)).ok()?.file;
     let layout = ElfLayout::of(&ElfReader::at(file.try_clone().ok()?, 0).ok()?).ok()?;
-    let of_file: Vec<&Mapping> = maps.iter().filter(|m| is_same_file(m, below)).collect();
+    let of_file: Vec<&Mapping> = maps.iter().filter(|m| m.is_of_same_file(below)).collect();
     let bias = layout.bias_among(below.start, below.offset.get(), &of_file)?;
     let code = layout.segments.iter().filter(|s| s.executable);
     code.into_iter().find_map(|segment| copy_of_segment(pid, range, &file, segment, bias, below))
@@ -69,10 +69,6 @@ fn copy_of_segment(
         path,
         ..range.clone()
     })
-}
-
-fn is_same_file(a: &Mapping, b: &Mapping) -> bool {
-    (a.inode, &a.device, &a.path) == (b.inode, &b.device, &b.path)
 }
 
 /// Whether memory has the bytes that `file` has from `offset` on, by pages all over the `range`.

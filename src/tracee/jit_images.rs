@@ -77,8 +77,7 @@ impl JitImages {
         let maps = read_maps(pid)?;
         for map in maps.iter().filter(|m| m.is_file()) {
             if self.files.insert((map.path.clone(), map.inode)) {
-                let of_file: Vec<&Mapping> =
-                    maps.iter().filter(|m| (m.inode, &m.path) == (map.inode, &map.path)).collect();
+                let of_file: Vec<&Mapping> = maps.iter().filter(|m| m.is_of_same_file(map)).collect();
                 let descriptor = descriptor(pid, map, &of_file).ok().flatten();
                 self.lists.extend(descriptor.map(|descriptor| List {
                     descriptor,

@@ -45,6 +45,11 @@ impl Mapping {
         self.start..self.end
     }
 
+    /// Whether both are of one file, or of memory of one name.
+    pub fn is_of_same_file(&self, other: &Mapping) -> bool {
+        (self.inode, &self.device, &self.path) == (other.inode, &other.device, &other.path)
+    }
+
     /// Backed by a file, on disk or in memory (`memfd_create`); not by memory that has a name only.
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.path.starts_with('/')

@@ -114,8 +114,7 @@ fn bias(pid: Pid, layout: Option<&ElfLayout>, mapping: &Mapping) -> u64 {
         return layout.bias(mapping.start, mapping.offset.get()).unwrap_or(0);
     }
     let maps = read_maps(pid).unwrap_or_default();
-    let same_file = |m: &&Mapping| m.inode == mapping.inode && m.path == mapping.path;
-    let of_file: Vec<&Mapping> = maps.iter().filter(same_file).collect();
+    let of_file: Vec<&Mapping> = maps.iter().filter(|m| m.is_of_same_file(mapping)).collect();
     layout.bias_among(mapping.start, mapping.offset.get(), &of_file).unwrap_or(0)
 }
 
