@@ -102,7 +102,7 @@ fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
     seccomp::refuse(&[libc::SYS_swapon]);
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "mixed");
-    let output = sandbox.run(["--passes", "single", "--memory", "off", "--", program.to_str().unwrap()]);
+    let output = sandbox.run(["--passes", "single", "--memory", "off", "--", program.to_str().unwrap(), "4000"]);
     let profile = sandbox.profile("rprof.out");
     assert_eq!(status(&output), 3, "{}", stderr(&output));
     assert_eq!(function(&profile, "triad")["source"]["flops"]["how"], "estimated", "{}", stderr(&output));
