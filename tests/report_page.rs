@@ -243,7 +243,7 @@ fn exports_are_files_of_what_is_seen() {
         HTMLAnchorElement.prototype.click = function () { made[made.length - 1].file = this.download; };
         const wait = (ms) => new Promise((done) => setTimeout(done, ms));
         (async () => {
-          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); for (let k = 0; k < 60 && made.length < 1 + ['csv', 'json', 'svg', 'png'].indexOf(id); k += 1) await wait(50); }
+          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); for (let k = 0; k < 90 && made.length < 1 + ['csv', 'json', 'svg', 'png'].indexOf(id); k += 1) await wait(50); }
           say(made.map((b) => `${b.file} ${b.type}`).join(', '));
           const [csv, json, svg] = await Promise.all(made.slice(0, 3).map((b) => b.text()));
           say(csv.split('\\r\\n').length + ' ' + csv.split('\\r\\n')[1].slice(0, 13));

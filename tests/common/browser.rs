@@ -55,7 +55,7 @@ pub fn browse_at(page: &str, hash: &str, act: &str, width: u32, options: &[&str]
     fs::write(&path, whole).unwrap();
     let output = Command::new("timeout")
         .args(["60", browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"])
-        .arg("--virtual-time-budget=4000")
+        .arg("--virtual-time-budget=20000")
         .arg(format!("--window-size={width},1000"))
         .args(options)
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
