@@ -46,7 +46,7 @@ impl CodeCache {
     /// The translator's additions since the totals were handed over last.
     pub fn added(&mut self) -> Added {
         self.counters.totals.sort();
-        let value = |slot: u32| -> f64 { self.counters.totals.of(slot).iter().map(|t| t.value as f64).sum() };
+        let value = |slot: u32| -> f64 { self.counters.totals.of(slot).iter().map(|t| t.value as i64 as f64).sum() };
         let mut added = Added::default();
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];

@@ -26,7 +26,7 @@ use crate::tracee::address::Address;
 use crate::tracee::elf_reader::has_section;
 use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
-use crate::tracee::proc_status::{Status, read_start_ticks, read_status};
+use crate::tracee::proc_status::{Status, read_cpu_seconds, read_start_ticks, read_status};
 use crate::tracee::remote::Remote;
 use crate::tracee::thread::{Registers, Stopped};
 
@@ -113,6 +113,7 @@ impl Visitor {
             {
                 std::mem::take(&mut deferred).into_iter().for_each(|(signal, info)| thread.defer(signal, info));
             }
+            self.cpu_before.extend(read_cpu_seconds(tid).map(|cpu_s| (tid, cpu_s)));
             match self.run.go_on(stopped) {
                 Ok(()) | Err(RunError::Gone) => {}
                 Err(error) => return Err(error),

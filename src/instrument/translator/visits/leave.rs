@@ -1,6 +1,5 @@
 //! Sends all threads out of the code cache, to run natively as if nobody had been there.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -12,7 +11,7 @@ use crate::instrument::translator::tracer::run::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
 use crate::tracee::address::CacheAddress;
-use crate::tracee::proc_status::{read_cpu_seconds, read_status};
+use crate::tracee::proc_status::read_status;
 use crate::tracee::wait::{Event, Stop};
 
 /// How long rprof tries to stop threads that cannot stop at once: one waits for its child of `vfork`.
@@ -21,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(1);
 
 impl Visitor {
-    /// Sends all threads out; returns those that were in the window. `cpu` has their CPU seconds at its beginning.
-    pub(super) fn leave(&mut self, cpu: &HashMap<Pid, f64>) -> Vec<WindowThread> {
+    /// Sends all threads out; returns those that were in the window.
+    pub(super) fn leave(&mut self) -> Vec<WindowThread> {
         let mut were_there = Vec::new();
         let since = Instant::now();
         loop {
@@ -35,9 +34,9 @@ impl Visitor {
                 for held in self.run.hold(space, None) {
                     let tid = held.stopped.tid();
                     let ordinal = self.run.threads.get(&tid).map(|t| t.ordinal);
+                    // While it is stopped: a thread that runs natively again uses time that is none of the window's.
+                    let cpu_s = self.used_s(tid);
                     if let (Ok(true), Some(thread)) = (self.send_out(held), ordinal) {
-                        let now = read_cpu_seconds(tid).unwrap_or(0.0);
-                        let cpu_s = (now - cpu.get(&tid).unwrap_or(&0.0)).max(0.0);
                         were_there.push(WindowThread { thread, cpu_s });
                         self.run.harvest(tid, false);
                         self.run.roster.look(tid);

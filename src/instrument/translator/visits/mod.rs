@@ -94,6 +94,8 @@ pub struct Visitor {
     windows: Vec<Window>,
     /// The present window records addresses.
     with_addresses: bool,
+    /// CPU seconds that the threads of the present window had used when they came in.
+    cpu_before: HashMap<Pid, f64>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
     /// Ends seen while threads were stopped or sent out.
@@ -117,6 +119,7 @@ impl Visitor {
             ordinals: HashMap::new(),
             windows: Vec::new(),
             with_addresses: false,
+            cpu_before: HashMap::new(),
             late: HashSet::new(),
             ends: Vec::new(),
             sequences: HashMap::new(),
@@ -137,29 +140,25 @@ impl Visitor {
         let mut visit = Visit::default();
         let begin_ns = monotonic_ns();
         self.with_addresses = addresses && self.open_window_of_sink();
+        self.cpu_before.clear();
         for &pid in pids {
             if let Err(why) = self.enter(pid) {
                 visit.refused.push(Refused { pid, why });
             }
         }
         let entered = Instant::now();
-        let tids: Vec<Pid> = self.run.threads.keys().copied().collect();
-        let mut cpu: HashMap<Pid, f64> = HashMap::new();
-        for &tid in &tids {
-            cpu.insert(tid, read_cpu_seconds(tid).unwrap_or(0.0));
-        }
-        self.run.recording.windows.go_on_with(&cpu);
+        self.run.recording.windows.go_on_with(&self.cpu_before);
         self.run.waited = Duration::ZERO;
-        if !tids.is_empty() {
+        if !self.run.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
             let latest = entered + MOST_TIMES_LONGER * length;
             let mut until = entered + length;
-            while self.serve(until, &mut visit) && until < latest && self.busiest(&cpu) < length.as_secs_f64() / 2.0 {
+            while self.serve(until, &mut visit) && until < latest && self.busiest() < length.as_secs_f64() / 2.0 {
                 until += length;
             }
         }
         let leaving = Instant::now();
-        let threads = self.leave(&cpu);
+        let threads = self.leave();
         let end_ns = monotonic_ns();
         self.close_window_of_sink();
         let ends = std::mem::take(&mut self.ends).into_iter();
@@ -170,10 +169,15 @@ impl Visitor {
         visit
     }
 
-    /// CPU seconds of the busiest thread since it had used those of `before`.
-    fn busiest(&self, before: &HashMap<Pid, f64>) -> f64 {
-        let used = |tid: &Pid| read_cpu_seconds(*tid).map_or(0.0, |now| now - before.get(tid).copied().unwrap_or(now));
-        self.run.threads.keys().map(used).fold(0.0, f64::max)
+    /// CPU seconds that the busiest thread has used in the present window.
+    fn busiest(&self) -> f64 {
+        self.run.threads.keys().map(|tid| self.used_s(*tid)).fold(0.0, f64::max)
+    }
+
+    /// CPU seconds that a thread has used in the present window: all that it ever used if it began there.
+    fn used_s(&self, tid: Pid) -> f64 {
+        let before = self.cpu_before.get(&tid).copied().unwrap_or(0.0);
+        read_cpu_seconds(tid).map_or(0.0, |now| (now - before).max(0.0))
     }
 
     /// Serves the threads until `deadline`; false if the window is over before.
@@ -286,7 +290,7 @@ impl Visitor {
 
     /// Sends all threads out without counting anything more.
     pub fn abandon(&mut self) {
-        self.leave(&HashMap::new());
+        self.leave();
     }
 
     /// Ends the visits: the windows, and with them the evidence of the sinks, whose counts are those of the windows alone.
