@@ -8,7 +8,7 @@ use rprof::machine::harness::priority::Priority;
 use rprof::machine::host::features::Features;
 use rprof::machine::host::limits::Limits;
 use rprof::machine::host::topology::{Identity, Topology};
-use rprof::machine::suite::{core, lab::Lab};
+use rprof::machine::suite::{campaign::Campaign, core};
 use rprof::machine::{Effort, MachineError};
 use rprof::profile::Ceiling;
 
@@ -16,11 +16,11 @@ fn measured() -> Result<(Vec<Ceiling>, f64), MachineError> {
     let _ahead = Priority::raise();
     let limits = Limits::read();
     let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &limits.cpus);
-    let mut lab = Lab::new(Features::detect(), topology, 1, limits.memory, Effort::Full)?;
+    let mut campaign = Campaign::new(Features::detect(), topology, 1, limits.memory, Effort::Full)?;
     let start = Instant::now();
-    core::measure(&mut lab)?;
+    core::measure(&mut campaign)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((lab.finish().0, seconds))
+    Ok((campaign.finish().0, seconds))
 }
 
 fn main() -> ExitCode {

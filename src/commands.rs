@@ -10,7 +10,7 @@ use rprof::layers;
 use rprof::profile::Profile;
 use rprof::profile::network::Network;
 use rprof::report::{self, Extent, Format, Precision, View};
-use rprof::roofline::Placement;
+use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
@@ -50,7 +50,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         frequency_hz: args.frequency,
         between: args.between,
         window: Window { from_s, to_s },
-        placement: placement(args.imbalance),
+        imbalance: imbalance_position(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,
         gpu_counts: match args.gpu_counts {
@@ -169,10 +169,10 @@ fn finish(outcome: session::Outcome, view: View) -> Result<u8> {
     Ok(outcome.end.exit_code())
 }
 
-fn placement(choice: run::ImbalanceArg) -> Placement {
+fn imbalance_position(choice: run::ImbalanceArg) -> ImbalancePosition {
     match choice {
-        run::ImbalanceArg::Roof => Placement::BelowRoof,
-        run::ImbalanceArg::Tlp => Placement::BelowTlp,
+        run::ImbalanceArg::Roof => ImbalancePosition::BelowRoof,
+        run::ImbalanceArg::Tlp => ImbalancePosition::BelowTlp,
     }
 }
 
@@ -211,7 +211,10 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }
     let mut profile = report::json::read(&from)?;
-    rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
+    rprof::roofline::analyse_with(
+        &mut profile,
+        rprof::roofline::Options { imbalance: imbalance_position(args.imbalance) },
+    );
     let extent = match (&args.function, args.all) {
         (_, true) => Extent::All,
         (Some(_), false) => Extent::Function,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rprof::machine::Effort;
 use rprof::machine::host::features::Features;
 use rprof::machine::host::topology::{Identity, Topology};
-use rprof::machine::suite::{core, lab::Lab};
+use rprof::machine::suite::{campaign::Campaign, core};
 use rprof::profile::Ceiling;
 
 /// The ids that the design promises, by hand: `{a,b}` means each of them.
@@ -37,9 +37,9 @@ fn ids(pattern: &str) -> Vec<String> {
 
 fn measured(features: Features) -> Vec<Ceiling> {
     let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &[0]);
-    let mut lab = Lab::new(features, topology, 1, 64 << 20, Effort::Quick).expect("one thread");
-    core::measure(&mut lab).expect("measures");
-    lab.finish().0
+    let mut campaign = Campaign::new(features, topology, 1, 64 << 20, Effort::Quick).expect("one thread");
+    core::measure(&mut campaign).expect("measures");
+    campaign.finish().0
 }
 
 /// SSE2 alone, AVX, AVX2 with FMA, and all that this CPU has: as far as it has them.

@@ -7,6 +7,7 @@
 //!                translator: now and then all that threads do ─▶ BurstSink ─▶ BurstEvidence
 //! ```
 
+mod fair_wait;
 pub mod merge;
 pub mod modules;
 pub mod roster;
@@ -15,7 +16,6 @@ mod start;
 mod strings;
 pub mod tally;
 pub mod translator;
-mod turns;
 pub mod x86_64;
 
 use nix::errno::Errno;

@@ -4,22 +4,22 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::account::{self, FunctionReplay};
 use super::attributed::{AttributedSample, NONE};
+use super::blocks::ExecutedBlocks;
 use super::certified;
 use super::chains::{Chains, chains};
 use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
 use super::disassembly;
-use super::elapsed::{Elapsed, Scope};
-use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
+use super::loops::LoopNest;
 use super::modules::Place;
 use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
-use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
+use super::time::{Elapsed, Scope};
 use super::traffic::FunctionTraffic;
 use super::warnings;
 use super::{Evidence, counted_threads, thread_infos};
@@ -42,10 +42,10 @@ pub struct Joined<'e> {
     pub sampled: Option<Sampled<'e>>,
     evidence: &'e Evidence<'e>,
     /// The executed blocks.
-    pub executed: Option<Executed<'e>>,
+    pub executed: Option<ExecutedBlocks<'e>>,
     /// The memory model's traffic.
     pub traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
-    shapes: HashMap<FunctionId, Shape>,
+    nests: HashMap<FunctionId, LoopNest>,
     loop_numbers: LoopNumbers,
     /// Indices of each function's samples.
     samples_of: HashMap<FunctionId, Vec<u32>>,
@@ -94,7 +94,7 @@ impl<'e> Joined<'e> {
         evidence: &'e Evidence<'e>,
         machine: &Machine,
         sampled: Option<Sampled<'e>>,
-        executed: Option<Executed<'e>>,
+        executed: Option<ExecutedBlocks<'e>>,
         traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
         full_names: bool,
         code: &mut CodeMap,
@@ -104,7 +104,7 @@ impl<'e> Joined<'e> {
             evidence,
             executed,
             traffic,
-            shapes: HashMap::new(),
+            nests: HashMap::new(),
             loop_numbers: LoopNumbers::default(),
             samples_of: HashMap::new(),
             replayed: HashMap::new(),
@@ -129,13 +129,13 @@ impl<'e> Joined<'e> {
         let places = joined.sampled.as_ref().map(Sampled::offsets_by_function).unwrap_or_default();
         for function in joined.hot() {
             let samples = places.get(&function).map_or(&[][..], Vec::as_slice);
-            let shape = Shape::of(function, code, joined.executed.as_ref(), samples);
-            joined.loop_numbers.add(function, shape.loops.len());
-            joined.shapes.insert(function, shape);
+            let nest = LoopNest::of(function, code, joined.executed.as_ref(), samples);
+            joined.loop_numbers.add(function, nest.loops.len());
+            joined.nests.insert(function, nest);
         }
         joined.sum_times(code);
-        let (shapes, executed) = (&joined.shapes, joined.executed.as_ref());
-        joined.hot_loops = disassembly::hot_loops(shapes, &joined.loop_numbers, &joined.of_loops, executed);
+        let (nests, executed) = (&joined.nests, joined.executed.as_ref());
+        joined.hot_loops = disassembly::hot_loops(nests, &joined.loop_numbers, &joined.of_loops, executed);
         joined
     }
 
@@ -156,7 +156,7 @@ impl<'e> Joined<'e> {
         for id in self.ids() {
             let counts = self.executed.as_ref().and_then(|executed| {
                 let spans = executed.of(id);
-                (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.shapes.get(&id)))
+                (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
             let counts = self.trusted(id, counts.as_ref());
@@ -235,7 +235,7 @@ impl<'e> Joined<'e> {
 
     fn sum_times(&mut self, code: &mut CodeMap) {
         let (Some(sampled), Some(timed)) = (&mut self.sampled, self.evidence.timed) else { return };
-        sampled.find_loops_and_peers(&self.shapes, &self.loop_numbers, &timed.on_cpu);
+        sampled.find_loops_and_peers(&self.nests, &self.loop_numbers, &timed.on_cpu);
         let samples = &sampled.samples;
         let (function_runs, loop_runs) = runs(samples, code.count(), self.loop_numbers.count());
         let mut by_loop: Vec<Vec<&AttributedSample>> = vec![Vec::new(); self.loop_numbers.count()];
@@ -305,10 +305,10 @@ impl<'e> Joined<'e> {
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
         let known = code.known(id).clone();
         let line = known.place.and_then(|place| code.host_line(place));
-        let shape = self.shapes.get(&id);
+        let nest = self.nests.get(&id);
         let entry = known.place.map_or(0, |p| p.offset);
-        let found = match (shape, &counts) {
-            (Some(shape), Ok(counts)) => chains(shape, counts, entry),
+        let found = match (nest, &counts) {
+            (Some(nest), Ok(counts)) => chains(nest, counts, entry),
             _ => Chains::default(),
         };
         let context = Context { id, name: &known.name, counts, chains: found };
@@ -329,19 +329,19 @@ impl<'e> Joined<'e> {
             counts: context.counts.clone().map(|c| &c.whole),
             estimated: self.estimated(known.place),
             made_at_run_time: known.place.is_some_and(|place| code.is_made_at_run_time(place)),
-            traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
+            traffic: self.traffic_of(&context, |offset| !nest.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
             calls: context.chains.calls,
         };
         facts::fill(&mut function, &measured, &self.common);
         function.clock_hz = self.clocks.mean(self.samples_of(id));
-        function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
+        function.account = self.account(id, &function, function.clock_hz, |at| !nest.is_some_and(|s| s.waits_at(at)));
         function.system = self.system.of(id);
         function.prefetch = self.prefetch(&context);
-        if let (Some(shape), Some(place)) = (shape, known.place) {
+        if let (Some(nest), Some(place)) = (nest, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
-            function.loops = self.loops(&context, shape, None, &function, &instructions, code);
+            function.loops = self.loops(&context, nest, None, &function, &instructions, code);
         }
         if let Some(place) = known.place {
             account::name_branches(&mut function, place.module, code);
@@ -360,14 +360,14 @@ impl<'e> Joined<'e> {
     fn loops(
         &self,
         context: &Context,
-        shape: &Shape,
+        nest: &LoopNest,
         parent: Option<usize>,
         function: &Function,
         instructions: &[(u64, AtInstruction)],
         code: &mut CodeMap,
     ) -> Vec<Function> {
         let module = code.known(context.id).place.map_or(0, |place| place.module);
-        let children = shape.loops.iter().enumerate().filter(|(_, l)| l.parent == parent);
+        let children = nest.loops.iter().enumerate().filter(|(_, l)| l.parent == parent);
         let mut loops = Vec::new();
         for (index, shape_loop) in children {
             let number = self.loop_numbers.number(context.id, index as u32);
@@ -398,22 +398,22 @@ impl<'e> Joined<'e> {
                 counts: loop_counts(context, index, shape_loop.waits),
                 estimated: self.estimated(code.known(context.id).place),
                 made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
-                traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
+                traffic: self.traffic_of(context, |offset| nest.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
                 calls: None,
             };
             facts::fill(&mut facts_of_loop, &measured, &self.common);
-            let own = |at| shape.loop_at(at) == Some(index as u32);
+            let own = |at| nest.loop_at(at) == Some(index as u32);
             facts_of_loop.account = self.account(context.id, &facts_of_loop, function.clock_hz, own);
             account::name_branches(&mut facts_of_loop, module, code);
             if self.hot_loops.contains(&number) {
                 let found = match code.is_made_at_run_time(header) {
                     true => Err(disassembly::MADE_AT_RUN_TIME),
-                    false => Ok(disassembly::of_loop(shape, index as u32, module, instructions, code)),
+                    false => Ok(disassembly::of_loop(nest, index as u32, module, instructions, code)),
                 };
                 facts::fill_disassembly(&mut facts_of_loop, found);
             }
-            facts_of_loop.loops = self.loops(context, shape, Some(index), function, instructions, code);
+            facts_of_loop.loops = self.loops(context, nest, Some(index), function, instructions, code);
             let empty = facts_of_loop.cpu_s.is_none()
                 && facts_of_loop.waiting_s.unwrap_or(0.0) == 0.0
                 && facts_of_loop.instructions.unwrap_or(0) == 0

@@ -3,8 +3,8 @@
 use super::counts::FunctionCounts;
 use super::flow::{EdgeCounts, edge_counts};
 use super::loop_carried;
+use super::loops::LoopNest;
 use super::prefetch::{self, Origins};
-use super::shape::Shape;
 use crate::isa::dependency::BodyDependencies;
 use crate::isa::x86_64::dataflow::analyse_body;
 use crate::profile::function::Chain;
@@ -12,7 +12,7 @@ use crate::profile::function::Chain;
 /// Chains of one function.
 #[derive(Debug, Default)]
 pub struct Chains {
-    /// (loop as the shape numbers it, its chains).
+    /// (loop as the nest numbers it, its chains).
     pub of_loops: Vec<(usize, Chain)>,
     /// Share of the function's instructions in loops that were analysed.
     pub coverage: f64,
@@ -23,24 +23,24 @@ pub struct Chains {
 }
 
 /// Analyses the innermost loops of a function, each along the path that most iterations take.
-pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
-    let executions: Vec<u64> = shape.graph.blocks.iter().map(|b| counts.whole.executions(b.start)).collect();
-    let falls_out: Vec<bool> = (0..executions.len()).map(|b| leaves(shape, b)).collect();
-    let edges = edge_counts(&shape.graph.blocks, &executions, entry, &falls_out);
-    let mut found = Chains { calls: calls(shape, &executions, &edges, entry), ..Chains::default() };
+pub fn chains(nest: &LoopNest, counts: &FunctionCounts, entry: u64) -> Chains {
+    let executions: Vec<u64> = nest.graph.blocks.iter().map(|b| counts.whole.executions(b.start)).collect();
+    let falls_out: Vec<bool> = (0..executions.len()).map(|b| leaves(nest, b)).collect();
+    let edges = edge_counts(&nest.graph.blocks, &executions, entry, &falls_out);
+    let mut found = Chains { calls: calls(nest, &executions, &edges, entry), ..Chains::default() };
     let mut covered = 0;
-    for (index, shape_loop) in shape.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
+    for (index, shape_loop) in nest.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
         let header = shape_loop.blocks[0];
         let iterations = executions[header];
-        let body = loop_carried::path(shape, index, &executions);
+        let body = loop_carried::path(nest, index, &executions);
         if iterations == 0 || body.is_empty() {
             continue;
         }
         let Some(dependencies) = analyse_body(&body) else { continue };
-        prefetch::origins(shape, index, &body, &mut found.origins);
+        prefetch::origins(nest, index, &body, &mut found.origins);
         covered += counts.loops[index].tally.instructions;
-        let entries = loop_carried::entries(shape, index, &executions, &edges);
-        let starts = loop_carried::starts(shape, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);
+        let entries = loop_carried::entries(nest, index, &executions, &edges);
+        let starts = loop_carried::starts(nest, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);
         let threads = counts.loops[index].per_thread.values().filter(|(n, _)| *n > 0).count().max(1) as u32;
         let shared = Chain { header: shape_loop.header, iterations, entries, threads, ..Chain::default() };
         found.of_loops.extend(with_dependencies(shared, starts, dependencies).into_iter().map(|c| (index, c)));
@@ -53,8 +53,8 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
 }
 
 /// Executions of the block at `entry` that no edge of the function leads to.
-fn calls(shape: &Shape, executions: &[u64], edges: &EdgeCounts, entry: u64) -> Option<u64> {
-    let first = shape.graph.blocks.iter().position(|block| block.start == entry)?;
+fn calls(nest: &LoopNest, executions: &[u64], edges: &EdgeCounts, entry: u64) -> Option<u64> {
+    let first = nest.graph.blocks.iter().position(|block| block.start == entry)?;
     let jumps: u64 = edges.iter().filter(|((_, to), _)| *to == first).map(|(_, taken)| taken).sum();
     Some(executions[first].saturating_sub(jumps)).filter(|calls| *calls > 0)
 }
@@ -78,11 +78,11 @@ fn with_dependencies(shared: Chain, starts: u64, dependencies: BodyDependencies)
 
 /// Whether control may leave block `index` to a place without an edge in the graph: by an indirect jump, a return, a jump out of the
 /// function.
-fn leaves(shape: &Shape, index: usize) -> bool {
+fn leaves(nest: &LoopNest, index: usize) -> bool {
     use iced_x86::FlowControl::{ConditionalBranch, IndirectBranch, Return, UnconditionalBranch};
-    let Some(last) = shape.graph.block_instructions(index).last() else { return true };
+    let Some(last) = nest.graph.block_instructions(index).last() else { return true };
     let outside = |target: u64| {
-        let graph = &shape.graph;
+        let graph = &nest.graph;
         let (Some(first), Some(end)) = (graph.blocks.first(), graph.blocks.last()) else { return true };
         target < first.start || target >= end.end
     };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::executed::{DecodedBlock, Executed, Span};
-use super::shape::Shape;
+use super::blocks::{DecodedBlock, ExecutedBlocks, Span};
+use super::loops::LoopNest;
 use super::tally::{Executions, Tally};
 use crate::isa::x86_64::{block_issue_slots, classify};
 use crate::profile::evidence::blocks::BlockCount;
@@ -37,7 +37,7 @@ pub struct Site {
 pub struct FunctionCounts {
     /// The function as a whole, loops included, waiting excluded.
     pub whole: Counts,
-    /// Its loops, as the shape numbers them; self figures.
+    /// Its loops, as the nest numbers them; self figures.
     pub loops: Vec<Counts>,
     /// Instructions executed in loops that wait: shown, never work.
     pub waiting_instructions: u64,
@@ -45,22 +45,22 @@ pub struct FunctionCounts {
 
 impl FunctionCounts {
     /// Sums the `spans` of one function.
-    pub fn of(spans: &[Span], executed: &Executed, shape: Option<&Shape>) -> Self {
+    pub fn of(spans: &[Span], executed: &ExecutedBlocks, nest: Option<&LoopNest>) -> Self {
         let mut counts = FunctionCounts::default();
-        counts.loops.resize_with(shape.map_or(0, |s| s.loops.len()), Counts::default);
+        counts.loops.resize_with(nest.map_or(0, |s| s.loops.len()), Counts::default);
         for span in spans {
-            counts.add_span(*span, &executed.blocks[span.block as usize], shape);
+            counts.add_span(*span, &executed.blocks[span.block as usize], nest);
         }
         counts
     }
 
-    fn add_span(&mut self, span: Span, block: &DecodedBlock, shape: Option<&Shape>) {
+    fn add_span(&mut self, span: Span, block: &DecodedBlock, nest: Option<&LoopNest>) {
         let slots = block_issue_slots(&block.instructions);
         let span = span.first as usize..span.last as usize;
         for (instruction, slots) in block.instructions[span.clone()].iter().zip(&slots[span]) {
             let at = instruction.ip();
-            let in_loop = shape.and_then(|s| s.loop_at(at));
-            if in_loop.zip(shape).is_some_and(|(l, s)| s.loops[l as usize].waits) {
+            let in_loop = nest.and_then(|s| s.loop_at(at));
+            if in_loop.zip(nest).is_some_and(|(l, s)| s.loops[l as usize].waits) {
                 self.waiting_instructions += block.executions;
                 continue;
             }

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::blocks::ExecutedBlocks;
 use super::code_map::{CodeMap, FunctionId};
-use super::elapsed::Elapsed;
-use super::executed::Executed;
+use super::loops::LoopNest;
 use super::modules::Place;
 use super::sampled::LoopNumbers;
-use super::shape::Shape;
 use super::source_lines::AtInstruction;
+use super::time::Elapsed;
 use crate::isa::x86_64::text::{Disassembler, called};
 use crate::profile::disassembly::{Disassembly, LoopInstruction, hottest};
 use crate::profile::names;
@@ -26,19 +26,19 @@ pub const MADE_AT_RUN_TIME: &str =
 
 /// The numbers of the loops with most own time; where no loop has a sample, of those with most executed instructions.
 pub fn hot_loops(
-    shapes: &HashMap<FunctionId, Shape>,
+    nests: &HashMap<FunctionId, LoopNest>,
     numbers: &LoopNumbers,
     elapsed: &[Elapsed],
-    executed: Option<&Executed>,
+    executed: Option<&ExecutedBlocks>,
 ) -> HashSet<u32> {
-    let all = || shapes.iter().flat_map(|(id, shape)| (0..shape.loops.len() as u32).map(move |i| (*id, shape, i)));
-    let working = || all().filter(|(_, shape, i)| !shape.loops[*i as usize].waits);
+    let all = || nests.iter().flat_map(|(id, nest)| (0..nest.loops.len() as u32).map(move |i| (*id, nest, i)));
+    let working = || all().filter(|(_, nest, i)| !nest.loops[*i as usize].waits);
     let time = |number: u32| elapsed.get(number as usize).map_or(0.0, |e| e.cpu_s);
     let mut loops: Vec<(f64, u32)> =
         working().map(|(id, _, i)| numbers.number(id, i)).map(|number| (time(number), number)).collect();
     if loops.iter().all(|(time, _)| *time == 0.0) {
         let counts: HashMap<FunctionId, Vec<u64>> =
-            shapes.iter().map(|(id, shape)| (*id, instructions(*id, shape, executed))).collect();
+            nests.iter().map(|(id, nest)| (*id, instructions(*id, nest, executed))).collect();
         loops = working().map(|(id, _, i)| (counts[&id][i as usize] as f64, numbers.number(id, i))).collect();
     }
     loops.retain(|(heat, _)| *heat > 0.0);
@@ -46,16 +46,16 @@ pub fn hot_loops(
     loops.into_iter().take(LOOPS).map(|(_, number)| number).collect()
 }
 
-/// Executed instructions of each loop of `function`, without those of its inner loops.
-fn instructions(function: FunctionId, shape: &Shape, executed: Option<&Executed>) -> Vec<u64> {
-    let mut counts = vec![0u64; shape.loops.len()];
-    if shape.loops.is_empty() {
+/// ExecutedBlocks instructions of each loop of `function`, without those of its inner loops.
+fn instructions(function: FunctionId, nest: &LoopNest, executed: Option<&ExecutedBlocks>) -> Vec<u64> {
+    let mut counts = vec![0u64; nest.loops.len()];
+    if nest.loops.is_empty() {
         return counts;
     }
     for (executed, span) in executed.iter().flat_map(|e| e.of(function).iter().map(move |span| (e, span))) {
         let executions = executed.blocks[span.block as usize].executions;
         for instruction in executed.instructions(*span) {
-            if let Some(index) = shape.loop_at(instruction.ip()) {
+            if let Some(index) = nest.loop_at(instruction.ip()) {
                 counts[index as usize] = counts[index as usize].saturating_add(executions);
             }
         }
@@ -65,15 +65,15 @@ fn instructions(function: FunctionId, shape: &Shape, executed: Option<&Executed>
 
 /// The own instructions of loop `index` in `module`. `figures`: of the function's instructions, by ascending offset.
 pub fn of_loop(
-    shape: &Shape,
+    nest: &LoopNest,
     index: u32,
     module: u32,
     figures: &[(u64, AtInstruction)],
     code: &mut CodeMap,
 ) -> Disassembly {
-    let blocks = shape.loops[index as usize].blocks.iter();
-    let all = blocks.flat_map(|block| shape.graph.block_instructions(*block));
-    let mut own: Vec<_> = all.filter(|i| shape.loop_at(i.ip()) == Some(index)).collect();
+    let blocks = nest.loops[index as usize].blocks.iter();
+    let all = blocks.flat_map(|block| nest.graph.block_instructions(*block));
+    let mut own: Vec<_> = all.filter(|i| nest.loop_at(i.ip()) == Some(index)).collect();
     own.sort_unstable_by_key(|i| i.ip());
     let at = |offset: u64| figures.binary_search_by_key(&offset, |(at, _)| *at).ok().map(|found| figures[found].1);
     let heat = |offset: u64| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::counts::Counts;
 use super::data::MeasuredData;
-use super::elapsed::Elapsed;
+use super::time::Elapsed;
 use super::traffic;
 use crate::profile::disassembly::Disassembly;
 use crate::profile::evidence::counted::Missing;

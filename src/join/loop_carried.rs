@@ -7,42 +7,42 @@
 use iced_x86::Instruction;
 
 use super::flow::EdgeCounts;
-use super::shape::Shape;
+use super::loops::LoopNest;
 use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::x86_64::dataflow::analyse_body;
 
 /// How often loop `index` was entered from outside; 1 if that could not be determined.
-pub fn entries(shape: &Shape, index: usize, executions: &[u64], edges: &EdgeCounts) -> u64 {
-    let header = shape.loops[index].blocks[0];
-    let latches = shape.loops[index].latches.iter();
+pub fn entries(nest: &LoopNest, index: usize, executions: &[u64], edges: &EdgeCounts) -> u64 {
+    let header = nest.loops[index].blocks[0];
+    let latches = nest.loops[index].latches.iter();
     let back: Option<u64> = latches.map(|latch| edges.get(&(*latch, header)).copied()).sum();
     back.map_or(1, |back| executions[header].saturating_sub(back)).max(1)
 }
 
 /// The path that most iterations of loop `index` take: its blocks that run in at least half of them, those of loops in it
 /// once.
-pub fn path(shape: &Shape, index: usize, executions: &[u64]) -> Vec<Instruction> {
+pub fn path(nest: &LoopNest, index: usize, executions: &[u64]) -> Vec<Instruction> {
     let header_of = |block: usize| {
-        let innermost = shape.loop_at(shape.graph.blocks[block].start).map_or(index, |l| l as usize);
-        shape.loops[innermost].blocks[0]
+        let innermost = nest.loop_at(nest.graph.blocks[block].start).map_or(index, |l| l as usize);
+        nest.loops[innermost].blocks[0]
     };
     let often = |block: &&usize| executions[**block] * 2 >= executions[header_of(**block)];
-    let blocks = shape.loops[index].blocks.iter().filter(often);
-    blocks.flat_map(|b| shape.graph.block_instructions(*b)).copied().collect()
+    let blocks = nest.loops[index].blocks.iter().filter(often);
+    blocks.flat_map(|b| nest.graph.block_instructions(*b)).copied().collect()
 }
 
 /// How often the chain with these `cycles` of loop `index` started anew; `None`: at each entry of the loop.
-pub fn starts(shape: &Shape, index: usize, cycles: &[Cycle], executions: &[u64], edges: &EdgeCounts) -> Option<u64> {
+pub fn starts(nest: &LoopNest, index: usize, cycles: &[Cycle], executions: &[u64], edges: &EdgeCounts) -> Option<u64> {
     let chain: Vec<&Cycle> = cycles.iter().filter(|c| c.steps.iter().any(is_work)).collect();
     let mut carried_through = None;
-    let mut outer = shape.loops[index].parent;
+    let mut outer = nest.loops[index].parent;
     while let Some(parent) = outer.filter(|_| !chain.is_empty()) {
-        let Some(dependencies) = analyse_body(&path(shape, parent, executions)) else { break };
+        let Some(dependencies) = analyse_body(&path(nest, parent, executions)) else { break };
         if !chain.iter().all(|c| dependencies.cycles.iter().any(|whole| holds(whole, c))) {
             break;
         }
-        carried_through = Some(entries(shape, parent, executions, edges));
-        outer = shape.loops[parent].parent;
+        carried_through = Some(entries(nest, parent, executions, edges));
+        outer = nest.loops[parent].parent;
     }
     carried_through
 }
@@ -68,7 +68,7 @@ mod tests {
 
     /// `xorpd xmm0,xmm0` · `xor ecx,ecx` · inner: `addsd xmm0,[rdi]` `inc ecx` `cmp ecx,edx` `jb inner` · `dec esi`
     /// `jnz outer` · `ret`; `outer` is the first instruction or the second.
-    fn nest(reset: bool) -> Shape {
+    fn nest(reset: bool) -> LoopNest {
         let back = if reset { 0xeb } else { 0xef };
         let code = [
             0x66,
@@ -94,29 +94,29 @@ mod tests {
             0xc3,
         ];
         let code = code.map(|b| b as u8);
-        Shape::new(CodeGraph::new([(0u64, &code[..])]), 0)
+        LoopNest::new(CodeGraph::new([(0u64, &code[..])]), 0)
     }
 
     /// Executions of each block for 10 outer iterations of 100.
-    fn executions(shape: &Shape) -> Vec<u64> {
+    fn executions(nest: &LoopNest) -> Vec<u64> {
         let count = |start: u64| match start {
             6 => 1000,
             16 => 10,
             20 => 1,
             4 => 10,
-            _ if shape.loops.iter().any(|l| l.header == 0) => 10,
+            _ if nest.loops.iter().any(|l| l.header == 0) => 10,
             _ => 1,
         };
-        shape.graph.blocks.iter().map(|b| count(b.start)).collect()
+        nest.graph.blocks.iter().map(|b| count(b.start)).collect()
     }
 
-    fn starts_of(shape: &Shape) -> Option<u64> {
-        let executions = executions(shape);
+    fn starts_of(nest: &LoopNest) -> Option<u64> {
+        let executions = executions(nest);
         let leaves = vec![false; executions.len()];
-        let edges = super::super::flow::edge_counts(&shape.graph.blocks, &executions, 0, &leaves);
-        let inner = shape.loops.iter().position(|l| l.is_innermost).expect("the inner loop");
-        let dependencies = analyse_body(&path(shape, inner, &executions)).expect("short");
-        starts(shape, inner, &dependencies.cycles, &executions, &edges)
+        let edges = super::super::flow::edge_counts(&nest.graph.blocks, &executions, 0, &leaves);
+        let inner = nest.loops.iter().position(|l| l.is_innermost).expect("the inner loop");
+        let dependencies = analyse_body(&path(nest, inner, &executions)).expect("short");
+        starts(nest, inner, &dependencies.cycles, &executions, &edges)
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::shape::Shape;
+use super::loops::LoopNest;
 use crate::isa::dependency::AddressOrigin;
 use crate::isa::x86_64::dataflow::address_origins;
 use crate::profile::evidence::memory::Traffic;
@@ -17,9 +17,9 @@ use crate::profile::prefetch::Prefetch;
 pub type Origins = HashMap<u64, AddressOrigin>;
 
 /// The origins of the addresses in innermost loop `index`, whose common path is `body`.
-pub fn origins(shape: &Shape, index: usize, body: &[iced_x86::Instruction], into: &mut Origins) {
+pub fn origins(nest: &LoopNest, index: usize, body: &[iced_x86::Instruction], into: &mut Origins) {
     let on_path: std::collections::HashSet<u64> = body.iter().map(|i| i.ip()).collect();
-    let all = shape.loops[index].blocks.iter().flat_map(|b| shape.graph.block_instructions(*b));
+    let all = nest.loops[index].blocks.iter().flat_map(|b| nest.graph.block_instructions(*b));
     let off_path: Vec<_> = all.filter(|i| !on_path.contains(&i.ip())).copied().collect();
     into.extend(address_origins(body, &off_path));
 }

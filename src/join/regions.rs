@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Evidence;
+use super::blocks::ExecutedBlocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
-use super::executed::Executed;
 use super::sampled::Sampled;
 use super::traffic::{self, FunctionTraffic};
 use crate::profile::evidence::blocks::{BlockCount, DynamicCount};
@@ -37,7 +37,7 @@ pub struct Found {
 pub struct Basis<'b, 'e> {
     evidence: &'b Evidence<'e>,
     sampled: Option<&'b Sampled<'e>>,
-    executed: Option<&'b Executed<'e>>,
+    executed: Option<&'b ExecutedBlocks<'e>>,
     traffic: Option<&'b HashMap<FunctionId, FunctionTraffic>>,
     full_names: bool,
     /// Counts of whole functions that have traffic.
@@ -49,7 +49,7 @@ impl<'b, 'e> Basis<'b, 'e> {
     pub fn new(
         evidence: &'b Evidence<'e>,
         sampled: Option<&'b Sampled<'e>>,
-        executed: Option<&'b Executed<'e>>,
+        executed: Option<&'b ExecutedBlocks<'e>>,
         traffic: Option<&'b HashMap<FunctionId, FunctionTraffic>>,
         full_names: bool,
     ) -> Option<Self> {
@@ -243,7 +243,7 @@ fn of_counts(
     let held = counted.marked.holding(index);
     let blocks = counted.blocks.iter().filter_map(|block| in_paths(block, &held)).collect();
     let inside = CountedEvidence { blocks, ..CountedEvidence::default() };
-    add_counts(region, &Executed::new(&inside, code), basis, parts);
+    add_counts(region, &ExecutedBlocks::new(&inside, code), basis, parts);
 }
 
 /// The part of a block's counts on the paths that are `held`, as if one thread had executed it.
@@ -261,7 +261,12 @@ fn in_paths(block: &BlockCount, held: &[bool]) -> Option<BlockCount> {
     })
 }
 
-fn add_counts(region: &mut Region, inside: &Executed, basis: &Basis, parts: &mut HashMap<FunctionId, RegionPart>) {
+fn add_counts(
+    region: &mut Region,
+    inside: &ExecutedBlocks,
+    basis: &Basis,
+    parts: &mut HashMap<FunctionId, RegionPart>,
+) {
     let (mut instructions, mut flops, mut l1) = (0, 0, 0);
     let (mut sum, mut split, mut whole) = (Traffic::default(), 0.0, 0.0);
     for (&id, spans) in &inside.spans {

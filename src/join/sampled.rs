@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::attributed::{Activity, AttributedSample, Entry, NONE, Peers};
 use super::code_map::{CodeMap, FunctionId};
+use super::loops::LoopNest;
 use super::modules::{Pass, Place};
-use super::shape::Shape;
 use super::timeline;
 use super::waiting::{self, Wait};
 use crate::profile::code::CodeRef;
@@ -114,13 +114,18 @@ impl<'e> Sampled<'e> {
     }
 
     /// Finds the loop of every sample, whether it waits there, and the peers of every sample.
-    pub fn find_loops_and_peers(&mut self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers, on_cpu: &[OnCpu]) {
+    pub fn find_loops_and_peers(
+        &mut self,
+        nests: &HashMap<FunctionId, LoopNest>,
+        loops: &LoopNumbers,
+        on_cpu: &[OnCpu],
+    ) {
         let mut samples = std::mem::take(&mut self.samples);
         for sample in &mut samples {
-            let Some((shape, place)) = shapes.get(&sample.function).zip(sample.place) else { continue };
-            sample.innermost = shape.loop_at(place.offset).map_or(NONE, |l| loops.number(sample.function, l));
-            let called = || shape.only_looks() && self.called_by_a_wait(sample.stack, shapes);
-            if sample.works() && (shape.waits_at(place.offset) || called()) {
+            let Some((nest, place)) = nests.get(&sample.function).zip(sample.place) else { continue };
+            sample.innermost = nest.loop_at(place.offset).map_or(NONE, |l| loops.number(sample.function, l));
+            let called = || nest.only_looks() && self.called_by_a_wait(sample.stack, nests);
+            if sample.works() && (nest.waits_at(place.offset) || called()) {
                 sample.activity = Activity::Waiting(Wait::Barrier);
             }
         }
@@ -129,9 +134,9 @@ impl<'e> Sampled<'e> {
     }
 
     /// Whether the leaf's function was called by a loop that waits.
-    fn called_by_a_wait(&self, stack: u32, shapes: &HashMap<FunctionId, Shape>) -> bool {
+    fn called_by_a_wait(&self, stack: u32, nests: &HashMap<FunctionId, LoopNest>) -> bool {
         let caller = self.callers[stack as usize];
-        caller.is_some_and(|(function, place)| shapes.get(&function).is_some_and(|s| s.waits_at(place.offset)))
+        caller.is_some_and(|(function, place)| nests.get(&function).is_some_and(|s| s.waits_at(place.offset)))
     }
 
     /// CPU seconds at work in a function and all that it called; recursion counts once.

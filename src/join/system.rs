@@ -17,8 +17,8 @@ use iced_x86::{Code, Decoder, DecoderOptions};
 
 use super::Evidence;
 use super::attributed::{Activity, AttributedSample, Entry};
+use super::blocks::ExecutedBlocks;
 use super::code_map::{CodeMap, FunctionId};
-use super::executed::Executed;
 use super::modules::{Pass, Place};
 use super::sampled::Sampled;
 use super::timeline::stretches;
@@ -67,7 +67,7 @@ impl SystemTime {
     pub fn new(
         evidence: &Evidence,
         machine: &Machine,
-        (executed, sampled): (Option<&Executed>, Option<&Sampled>),
+        (executed, sampled): (Option<&ExecutedBlocks>, Option<&Sampled>),
         code: &mut CodeMap,
     ) -> SystemTime {
         let mut parts: HashMap<FunctionId, Parts> = HashMap::new();
@@ -137,7 +137,7 @@ fn samples_kernel(timed: &TimedEvidence) -> bool {
 }
 
 fn count_calls(
-    executed: &Executed,
+    executed: &ExecutedBlocks,
     sites: &mut HashMap<Place, Site>,
     parts: &mut HashMap<FunctionId, Parts>,
     code: &mut CodeMap,

@@ -1,7 +1,7 @@
 //! Doubts that the passes, taken together, leave.
 
 use super::counts::Counts;
-use super::elapsed::Elapsed;
+use super::time::Elapsed;
 use super::timeline::stretches;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::{CountedEvidence, Missing};

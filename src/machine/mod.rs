@@ -111,4 +111,4 @@ pub use error::MachineError;
 pub use progress::{Progress, Quiet};
 #[cfg(target_arch = "x86_64")]
 pub use store::measure::{Request, load_or_measure, topology};
-pub use suite::lab::Effort;
+pub use suite::campaign::Effort;

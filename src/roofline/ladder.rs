@@ -13,7 +13,7 @@
 use crate::isa::operation::Precision;
 use crate::profile::function::{Analysis, FunctionCeiling};
 
-use super::Placement;
+use super::ImbalancePosition;
 use super::bound::Bound;
 use super::class;
 use super::deficiency::{Deficiency, Removed};
@@ -29,7 +29,7 @@ pub fn ceilings(
     bound: &Bound,
     axis: Axis,
     analysis: &Analysis,
-    placement: Placement,
+    position: ImbalancePosition,
 ) -> Vec<FunctionCeiling> {
     let work = axis.work();
     let roof = roof(subject, bound, axis);
@@ -37,7 +37,7 @@ pub fn ceilings(
     let mut removed = Removed::NONE;
     let mut height: f64 = 0.0;
     let mut rungs = Vec::new();
-    for deficiency in order(subject, placement) {
+    for deficiency in order(subject, position) {
         removed = removed.and(deficiency);
         let rate = bound.in_core(subject, removed).filter(|t| *t > 0.0).map(|t| work / t);
         // Where nothing is left in the core only the roof limits.
@@ -65,16 +65,16 @@ pub fn ceilings(
 }
 
 /// Deficiencies in the order in which the ladder removes them.
-fn order(subject: &Subject<'_>, placement: Placement) -> Vec<Deficiency> {
+fn order(subject: &Subject<'_>, position: ImbalancePosition) -> Vec<Deficiency> {
     use Deficiency::*;
     let mut order = vec![Threads, Ilp, Mix, Simd, Fma, DivSqrt, Access];
     if !class::fma_deficient(subject) {
         order.retain(|d| *d != Fma);
         order.insert(0, Fma);
     }
-    match placement {
-        Placement::BelowRoof => order.push(Imbalance),
-        Placement::BelowTlp => order.insert(0, Imbalance),
+    match position {
+        ImbalancePosition::BelowRoof => order.push(Imbalance),
+        ImbalancePosition::BelowTlp => order.insert(0, Imbalance),
     }
     order
 }

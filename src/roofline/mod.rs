@@ -63,7 +63,7 @@ const WORTH_TELLING: f64 = 0.1;
 
 /// Where the ladder places the imbalance ceilings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Placement {
+pub enum ImbalancePosition {
     /// Right below the roof: first optimise, then balance (Figure A3).
     #[default]
     BelowRoof,
@@ -75,7 +75,7 @@ pub enum Placement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// `--imbalance roof|tlp`.
-    pub imbalance: Placement,
+    pub imbalance: ImbalancePosition,
 }
 
 /// The inputs to the analysis of a function.

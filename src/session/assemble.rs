@@ -86,5 +86,5 @@ fn affinity() -> Affinity {
 
 /// Adds the analysis, or makes it anew.
 pub fn analyse(profile: &mut Profile, options: &RunOptions) {
-    roofline::analyse_with(profile, roofline::Options { imbalance: options.placement });
+    roofline::analyse_with(profile, roofline::Options { imbalance: options.imbalance });
 }

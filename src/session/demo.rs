@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::machine;
 use crate::profile::Profile;
-use crate::roofline::Placement;
+use crate::roofline::ImbalancePosition;
 
 use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 use super::outcome::Outcome;
@@ -80,7 +80,7 @@ fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunO
         frequency_hz: None,
         between: None,
         window: Window::default(),
-        placement: Placement::default(),
+        imbalance: ImbalancePosition::default(),
         full_names: false,
         quiet,
         gpu_counts: GpuCounts::Off,

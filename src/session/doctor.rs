@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use crate::counters::doctor::{Diagnosis, Finding, examine_this_host};
 use crate::device::cupti;
 use crate::machine::gpu::{self, GpuRequest};
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::device::Uncounted;
 use crate::profile::gpu::Gpu;
 use crate::tracee::proc_status::read_status;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::profile::evidence::timed::TimedEvidence;
-use crate::roofline::Placement;
+use crate::roofline::ImbalancePosition;
 
 /// Options of one profiling run (docs/conventions.md, Command line).
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct RunOptions {
     /// Part of the timed pass to report.
     pub window: Window,
     /// The place of load imbalance in the ladder.
-    pub placement: Placement,
+    pub imbalance: ImbalancePosition,
     /// Keep names at full length.
     pub full_names: bool,
     /// No progress and no notices.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::fair_wait::FairWait;
 use super::merge::merge_adjacent;
 use super::roster::Roster;
 use super::start::start_traced;
-use super::turns::Turns;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
@@ -47,7 +47,7 @@ struct Run {
     books: Books,
     roster: Roster,
     sink: Option<Box<dyn AccessSink>>,
-    turns: Turns,
+    turns: FairWait,
 }
 
 impl CountingEngine for SingleStep {
@@ -64,7 +64,7 @@ impl CountingEngine for SingleStep {
             books: Books::default(),
             roster: Roster::new(),
             sink,
-            turns: Turns::default(),
+            turns: FairWait::default(),
         };
         let status = run.follow(first)?;
         let bursts = bursts.map(BurstSink::finish);

@@ -13,8 +13,8 @@ mod native;
 
 use std::collections::{HashMap, HashSet};
 
+use super::blocks::{ExecutedBlocks, Span};
 use super::code_map::{CodeMap, FunctionId};
-use super::executed::{Executed, Span};
 use super::modules::{Modules, Pass};
 use super::resolver::Resolver;
 use super::sampled::Sampled;
@@ -66,7 +66,7 @@ pub fn extend(
             let threads = [&timed.threads[..], &counted.threads[..]];
             CodeMap::new(Modules::new(&timed.modules, &counted.modules, threads), resolver)
         };
-        let executed = Executed::new(&counted, &mut code);
+        let executed = ExecutedBlocks::new(&counted, &mut code);
         let sampled = Sampled::new(&timed, &mut code);
         let native_s = native::seconds(&sampled);
         let met = windows.iter().filter(|w| !w.blocks.is_empty());
@@ -128,14 +128,14 @@ fn telling<'w>(
 }
 
 /// Instructions by function in all windows.
-fn total(executed: &Executed) -> HashMap<FunctionId, f64> {
+fn total(executed: &ExecutedBlocks) -> HashMap<FunctionId, f64> {
     let of_span =
         |span: &Span| f64::from(span.last - span.first) * executed.blocks[span.block as usize].executions as f64;
     executed.spans.iter().map(|(id, spans)| (*id, spans.iter().map(of_span).sum())).collect()
 }
 
 /// Instructions by function in a window.
-fn instructions(window: &Window, executed: &Executed) -> HashMap<FunctionId, f64> {
+fn instructions(window: &Window, executed: &ExecutedBlocks) -> HashMap<FunctionId, f64> {
     let mut executions: HashMap<(CodeRef, &[u8]), u64> = HashMap::new();
     for block in &window.blocks {
         *executions.entry((block.at, &block.code)).or_default() += block.executions.iter().map(|e| e.1).sum::<u64>();

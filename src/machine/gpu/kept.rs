@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::driver::Identity;
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::gpu::Gpu;
 use crate::tracee::whole_file;
 

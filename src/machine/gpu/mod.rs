@@ -4,7 +4,7 @@
 //!  request ─▶ kept? ──yes──▶ Gpu
 //!               │ no
 //!               ▼
-//!  measure/ (plan, rounds) ─▶ lab (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
+//!  measure/ (plan, rounds) ─▶ campaign (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
 //!      │                      ▲
 //!      ▼                     ptx/ (kernels with their exact work)
 //!  ledger (rounds to ceilings by `estimate`) ─▶ Gpu ─▶ kept
@@ -37,13 +37,13 @@
 //!
 //! `RPROF_LOG=1` prints a line for each step on standard error.
 
+mod campaign;
 mod catalogue;
 mod codes;
 mod driver;
 mod error;
 mod kept;
 pub mod known;
-mod lab;
 mod ledger;
 mod log;
 mod measure;

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::campaign::Campaign;
 use super::driver::{self, Cuda, Identity};
 use super::error::GpuError;
-use super::lab::Lab;
 use super::ledger::Ledger;
 use super::{catalogue, codes, kept, log, measure};
 use crate::machine::loader::Remote;
 use crate::machine::progress::Progress;
 use crate::machine::store;
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::Missing;
 use crate::profile::run::Warning;
@@ -138,15 +138,15 @@ fn one(cuda: Cuda, gpu: Gpu, identity: Identity, effort: Effort, progress: &mut 
     let budget = Duration::from_secs_f64(measure::plan::budget(effort));
     let facts = gpu.clone();
     log::line(|| format!("{name}: {:.1} s are planned", measure::plan::seconds(effort)));
-    let mut lab = match Lab::open(cuda, gpu, identity, effort, budget) {
-        Ok(lab) => lab,
+    let mut campaign = match Campaign::open(cuda, gpu, identity, effort, budget) {
+        Ok(campaign) => campaign,
         Err(error) => {
             progress.warn(unusable(&name, &error));
             let ledger = Ledger::new(facts.index, facts.clock_hz);
             return (finished(facts, ledger, Missing::Host, &error.to_string()), false);
         }
     };
-    for doubt in std::mem::take(&mut lab.doubts) {
+    for doubt in std::mem::take(&mut campaign.doubts) {
         progress.warn(Warning::new(
             "gpu-in-use",
             format!("{name}: {doubt}"),
@@ -154,8 +154,8 @@ fn one(cuda: Cuda, gpu: Gpu, identity: Identity, effort: Effort, progress: &mut 
             "measure again with `rprof machine --refresh` when the GPU is idle",
         ));
     }
-    let done = measure::all(&mut lab, progress);
-    let (gpu, ledger) = lab.close();
+    let done = measure::all(&mut campaign, progress);
+    let (gpu, ledger) = campaign.close();
     match done {
         Ok(()) if effort == Effort::Quick => {
             (finished(gpu, ledger, Missing::Effort, "a quick measurement leaves it out"), true)

@@ -8,7 +8,7 @@ use crate::machine::estimate::class::Class;
 use crate::machine::harness::timing::{Plan, Rate, Work};
 use crate::machine::kernels::x86_64::{fp, opcodes::floating};
 use crate::machine::suite::bandwidth;
-use crate::machine::suite::lab::Lab;
+use crate::machine::suite::campaign::Campaign;
 use crate::profile::machine::{Ceiling, Machine};
 
 /// The memory is probed only if its buffer can be touched in the remaining time.
@@ -49,27 +49,27 @@ fn tolerance(class: Class) -> f64 {
 ///
 /// # Errors
 /// As the measurement of any ceiling.
-pub fn check(lab: &Lab, cached: &Machine) -> Result<Drift, MachineError> {
+pub fn check(campaign: &Campaign, cached: &Machine) -> Result<Drift, MachineError> {
     let start = Instant::now();
-    let core = core(lab, cached)?;
-    let read = if start.elapsed() < LAST_START { memory(lab)? } else { None };
-    let known = cached.ceiling("dram.read", lab.most() as u32).and_then(|c| Some((c.value?, c.spread?)));
+    let core = core(campaign, cached)?;
+    let read = if start.elapsed() < LAST_START { memory(campaign)? } else { None };
+    let known = cached.ceiling("dram.read", campaign.most() as u32).and_then(|c| Some((c.value?, c.spread?)));
     let moved = read.zip(known).map(|(read, (known, spread))| (read / known, spread));
     let memory = moved.filter(|(factor, spread)| (factor - 1.0).abs() > tolerance(Class::Beyond).max(*spread));
     Ok(Drift { core, memory: memory.map(|(factor, _)| factor) })
 }
 
-fn core(lab: &Lab, cached: &Machine) -> Result<Option<f64>, MachineError> {
-    let threads = lab.most();
-    let width = lab.features.widest();
-    let op = if lab.features.has(FpOp::Fma, width) { FpOp::Fma } else { FpOp::Add };
-    let Some(opcode) = floating(op, Precision::Dp, width, lab.features) else { return Ok(None) };
+fn core(campaign: &Campaign, cached: &Machine) -> Result<Option<f64>, MachineError> {
+    let threads = campaign.most();
+    let width = campaign.features.widest();
+    let op = if campaign.features.has(FpOp::Fma, width) { FpOp::Fma } else { FpOp::Add };
+    let Some(opcode) = floating(op, Precision::Dp, width, campaign.features) else { return Ok(None) };
     let id = format!("dp.{}.{}", op.name(), width.name());
     let Some(known) = cached.ceiling(&id, threads as u32) else { return Ok(None) };
-    let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, lab.features)?;
+    let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, campaign.features)?;
     let amount = (kernel.work.flops * threads as u64) as f64;
     let plan = Plan { seconds: 500e-6, pieces: 64, repetitions: 12, fastest: 4 };
-    let now = lab.watch().rate(&Work::on_registers(kernel, threads), amount, plan)?;
+    let now = campaign.watch().rate(&Work::on_registers(kernel, threads), amount, plan)?;
     Ok(evidence(now).and_then(|now| has_moved(&now, known)))
 }
 
@@ -81,8 +81,8 @@ fn has_moved(now: &Rate, known: &Ceiling) -> Option<f64> {
     ((factor - 1.0).abs() > tolerance(Class::Core) || !CLOCKS.contains(&clock)).then_some(factor)
 }
 
-fn memory(lab: &Lab) -> Result<Option<f64>, MachineError> {
-    let rate = bandwidth::probe(lab, lab.most(), LARGEST_PROBE)?;
+fn memory(campaign: &Campaign) -> Result<Option<f64>, MachineError> {
+    let rate = bandwidth::probe(campaign, campaign.most(), LARGEST_PROBE)?;
     Ok(rate.and_then(evidence).map(|now| now.best))
 }
 

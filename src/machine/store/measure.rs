@@ -14,7 +14,7 @@ use crate::machine::host::limits::Limits;
 use crate::machine::host::topology::{Identity, Topology, cpulist};
 use crate::machine::progress::Progress;
 use crate::machine::suite;
-use crate::machine::suite::lab::{Effort, Lab};
+use crate::machine::suite::campaign::{Campaign, Effort};
 use crate::profile::clock;
 use crate::profile::machine::{Ceiling, Machine, Missing, Quality};
 use crate::profile::run::Warning;
@@ -123,12 +123,12 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     // A thorough measurement is repeated as thoroughly.
     let is_full = known.as_ref().is_some_and(|(entry, _)| entry.satisfies(Effort::Full));
     let effort = if is_full { Effort::Full } else { request.effort };
-    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, effort)?;
+    let mut campaign = Campaign::new(request.features, topology.clone(), threads, memory, effort)?;
     if let Some((entry, directory)) = known {
-        return still_good(entry, lab, directory, progress);
+        return still_good(entry, campaign, directory, progress);
     }
-    suite::measure_all(&mut lab, progress)?;
-    let machine = assemble(lab, &topology, request.features)?;
+    suite::measure_all(&mut campaign, progress)?;
+    let machine = assemble(campaign, &topology, request.features)?;
     let entry = Entry { key, effort: request.effort.name().into(), retries: 0, machine };
     if keep(directory.as_deref(), &entry, progress)
         && let Some(warning) = unusable.and_then(replaced)
@@ -187,11 +187,11 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
 /// time or were noisy, a few times.
 fn still_good(
     mut entry: Entry,
-    mut lab: Lab,
+    mut campaign: Campaign,
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
-    let drift = drift::check(&lab, &entry.machine)?;
+    let drift = drift::check(&campaign, &entry.machine)?;
     let outdated = outdate(drift, &mut entry.machine.ceilings);
     let late = |c: &Ceiling| c.quality == Quality::Missing(Missing::Time);
     let noisy = |c: &Ceiling| c.quality == Quality::Noisy;
@@ -204,8 +204,8 @@ fn still_good(
         return Ok(entry.machine);
     }
     let Machine { ceilings, sweeps, .. } = &mut entry.machine;
-    lab.resume(std::mem::take(ceilings), std::mem::take(sweeps));
-    lab.only(
+    campaign.resume(std::mem::take(ceilings), std::mem::take(sweeps));
+    campaign.only(
         wanted,
         match () {
             _ if is_unfinished => UNFINISHED_BUDGET,
@@ -213,11 +213,11 @@ fn still_good(
             _ => RETRY_BUDGET,
         },
     );
-    suite::measure_again(&mut lab, progress)?;
+    suite::measure_again(&mut campaign, progress)?;
     if !outdated.is_empty() {
-        entry.machine.core_to_core = lab.core_to_core()?;
+        entry.machine.core_to_core = campaign.core_to_core()?;
     }
-    (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+    (entry.machine.ceilings, entry.machine.sweeps) = campaign.finish();
     entry.retries = if outdated.is_empty() { entry.retries + 1 } else { 0 };
     keep(Some(directory), &entry, progress);
     Ok(entry.machine)
@@ -254,10 +254,10 @@ fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) ->
     false
 }
 
-fn assemble(lab: Lab, topology: &Topology, features: Features) -> Result<Machine, MachineError> {
+fn assemble(campaign: Campaign, topology: &Topology, features: Features) -> Result<Machine, MachineError> {
     let cores = topology.cpus.len() as u32;
-    let (huge_pages, core_to_core) = (lab.huge_pages(), lab.core_to_core()?);
-    let (ceilings, sweeps) = lab.finish();
+    let (huge_pages, core_to_core) = (campaign.huge_pages(), campaign.core_to_core()?);
+    let (ceilings, sweeps) = campaign.finish();
     let vector_bits = Some(match features.widest() {
         crate::isa::operation::Width::W512 => 512,
         crate::isa::operation::Width::W256 => 256,

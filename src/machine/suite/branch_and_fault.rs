@@ -9,12 +9,12 @@ use crate::machine::harness::preemption::Presence;
 use crate::machine::harness::timing::{Rate, Repetition, Work};
 use crate::machine::kernels::Arguments;
 use crate::machine::kernels::x86_64::irregular::branches;
-use crate::machine::suite::lab::{Lab, Label};
+use crate::machine::suite::campaign::{Campaign, Label};
 
 /// `pagefault` (4 KiB, first touch) and `mispredict`, in seconds, one thread.
-pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    mispredict(lab)?;
-    page_fault(lab)
+pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
+    mispredict(campaign)?;
+    page_fault(campaign)
 }
 
 /// Copies of the branches that are timed: their addresses also decide which prediction entries they use.
@@ -26,33 +26,34 @@ fn cycles_of(rate: &Rate) -> f64 {
     rate.clock_hz / rate.best
 }
 
-fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
+fn mispredict(campaign: &mut Campaign) -> Result<(), MachineError> {
     // A cost, no ceiling: the median of several copies.
-    let time = |lab: &Lab, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
-        let kernel = branches(random, lab.features)?;
+    let time = |campaign: &Campaign, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
+        let kernel = branches(random, campaign.features)?;
         let amount = kernel.work.payload as f64;
         // Measure as a whole: the faster ones of short pieces are those with fewer mispredictions by chance.
-        let plan = lab.core_plan().whole();
-        let rates = (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, plan));
+        let plan = campaign.core_plan().whole();
+        let rates = (0..copies).map(|_| campaign.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, plan));
         let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
         rates.sort_by(|a, b| cycles_of(a).total_cmp(&cycles_of(b)));
         Ok(rates.into_iter().nth(copies / 2))
     };
     let label = Label::new("mispredict", "s", 1);
-    if lab.leaves_out(&label) {
+    if campaign.leaves_out(&label) {
         return Ok(());
     }
-    let (Some(predicted), Some(random)) = (time(lab, false, COPIES)?, time(lab, true, COPIES_OF_RANDOM)?) else {
-        lab.missing(label, "no copy was timed");
+    let (Some(predicted), Some(random)) = (time(campaign, false, COPIES)?, time(campaign, true, COPIES_OF_RANDOM)?)
+    else {
+        campaign.missing(label, "no copy was timed");
         return Ok(());
     };
     // A random branch is mispredicted every second time.
     let cycles = 2.0 * (cycles_of(&random) - cycles_of(&predicted));
     if cycles <= 0.0 {
-        lab.missing(label, "random branches took no longer than predictable ones");
+        campaign.missing(label, "random branches took no longer than predictable ones");
     } else {
         let rate = Rate { best: random.clock_hz / cycles, ..random };
-        lab.record_time(label, &rate);
+        campaign.record_time(label, &rate);
     }
     Ok(())
 }
@@ -65,18 +66,18 @@ const PLANNED_TOUCHES: f64 = 20e-3;
 const TOUCHES: usize = 4096;
 const PAGES: usize = 64;
 
-fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
+fn page_fault(campaign: &mut Campaign) -> Result<(), MachineError> {
     let label = Label::new("pagefault", "s", 1);
-    if lab.leaves_out(&label) {
+    if campaign.leaves_out(&label) {
         return Ok(());
     }
-    if lab.watch().plan(PLANNED_TOUCHES) {
-        lab.record_time(label, &Rate::planned(1e6));
+    if campaign.watch().plan(PLANNED_TOUCHES) {
+        campaign.record_time(label, &Rate::planned(1e6));
         return Ok(());
     }
     let result: Arc<Mutex<Vec<Result<Repetition, MachineError>>>> = Arc::default();
     let shared = result.clone();
-    let clock = lab.watch().clock();
+    let clock = campaign.watch().clock();
     let touch = move |_rank: usize| {
         let mut scratch = Arguments::new();
         for _ in 0..TOUCHES / PAGES {
@@ -103,10 +104,10 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
             }
         }
     };
-    lab.team().run(1, Arc::new(touch))?;
+    campaign.team().run(1, Arc::new(touch))?;
     let runs =
         std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    lab.record_time(label, &Rate::judge(&runs, PAGES as f64, 4));
+    campaign.record_time(label, &Rate::judge(&runs, PAGES as f64, 4));
     Ok(())
 }

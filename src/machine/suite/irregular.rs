@@ -8,52 +8,52 @@ use crate::machine::harness::rolling_window::Windows;
 use crate::machine::harness::timing::{Plan, Rate, Work};
 use crate::machine::kernels::x86_64::{chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
-use crate::machine::suite::lab::{Effort, Lab, Label};
+use crate::machine::suite::campaign::{Campaign, Effort, Label};
 use crate::profile::machine::ON_SMALL_PAGES;
 
 /// Bytes of a cache line.
 pub const LINE: u64 = 64;
 
 /// `lat.{l1,l2,l3,dram}` in seconds and `dram.chase.{1,2,4,8,16}` in byte/s (a line for each hop), huge pages.
-pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
-    let size = |lab: &Lab, level| lab.topology.cache(level).map(|c| c.size);
+pub fn latencies(campaign: &mut Campaign) -> Result<(), MachineError> {
+    let size = |campaign: &Campaign, level| campaign.topology.cache(level).map(|c| c.size);
     let mut sets = Vec::new();
-    if let Some(l1) = size(lab, 1) {
+    if let Some(l1) = size(campaign, 1) {
         sets.push(("l1", l1 / 2));
     }
-    if let Some(l2) = size(lab, 2) {
+    if let Some(l2) = size(campaign, 2) {
         sets.push(("l2", l2 / 4));
-        if let Some(l3) = size(lab, 3) {
+        if let Some(l3) = size(campaign, 3) {
             sets.push(("l3", (4 * l2).min(l3 / 2)));
         }
     }
     for (name, bytes) in sets {
         let label = Label::new(format!("lat.{name}"), "s", 1);
-        if lab.leaves_out(&label) {
+        if campaign.leaves_out(&label) {
             continue;
         }
         let nodes = power_of_two_below(bytes / LINE);
         let seconds = (nodes as f64 * 20e-9).max(200e-6);
         // Each piece meets all lines, whose distances differ. A level that neighbours share is timed as a whole.
         let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
-        let core = lab.core_plan();
+        let core = campaign.core_plan();
         let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
         // The physical pages of the buffer decide how evenly the sets of L2 fill: use another buffer in each round.
-        let rate = latency_of(lab, bytes, nodes, plan)?;
-        lab.record_time(label, &rate);
+        let rate = latency_of(campaign, bytes, nodes, plan)?;
+        campaign.record_time(label, &rate);
     }
-    chases(lab, Pages::Huge, "")
+    chases(campaign, Pages::Huge, "")
 }
 
 /// Seconds of a hop in L2, at most: 12 to 16 cycles.
 const NEAR_HOP: f64 = 6e-9;
 
 /// Hops a second of one chain through the lines of a fresh buffer.
-fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {
-    let arena = Arena::new(lab.team(), 1, bytes, Pages::Huge, false)?;
-    link(lab, &arena, nodes)?;
-    visit(lab, &arena, nodes)?;
-    hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)
+fn latency_of(campaign: &Campaign, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {
+    let arena = Arena::new(campaign.team(), 1, bytes, Pages::Huge, false)?;
+    link(campaign, &arena, nodes)?;
+    visit(campaign, &arena, nodes)?;
+    hops(campaign, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)
 }
 
 /// Chains that bring a set into the caches of the first thread.
@@ -61,63 +61,63 @@ const VISITORS: usize = 16;
 
 /// Makes the first thread hop over all of a set that its caches can hold. Other threads wrote it, too, and the timed hops might be the
 /// first ones to most of its lines.
-pub fn visit(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
-    if nodes * LINE > lab.topology.caches.last().map_or(0, |c| c.size) {
+pub fn visit(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+    if nodes * LINE > campaign.topology.caches.last().map_or(0, |c| c.size) {
         return Ok(());
     }
-    let (work, hops) = chasing(lab, arena, nodes, Chase { threads: 1, chains: VISITORS })?;
-    lab.watch().time(&work, nodes.div_ceil(hops), 1).map(|_| ())
+    let (work, hops) = chasing(campaign, arena, nodes, Chase { threads: 1, chains: VISITORS })?;
+    campaign.watch().time(&work, nodes.div_ceil(hops), 1).map(|_| ())
 }
 
 /// Chases of DRAM; `suffix` names the pages where they are not huge.
-fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError> {
-    if lab.far_bytes().is_none() {
+fn chases(campaign: &mut Campaign, pages: Pages, suffix: &str) -> Result<(), MachineError> {
+    if campaign.far_bytes().is_none() {
         let reason = "too little memory for a buffer of four times the last-level caches";
-        lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), reason);
-        for (threads, chains) in lab.ends().into_iter().flat_map(|n| [1, 2, 4, 8, 16].map(|chains| (n, chains))) {
-            lab.missing(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads), reason);
+        campaign.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), reason);
+        for (threads, chains) in campaign.ends().into_iter().flat_map(|n| [1, 2, 4, 8, 16].map(|chains| (n, chains))) {
+            campaign.missing(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads), reason);
         }
         return Ok(());
     }
-    for threads in lab.ends() {
+    for threads in campaign.ends() {
         let wanted = [1, 2, 4, 8, 16];
-        if !lab.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
+        if !campaign.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
             continue;
         }
         // One cycle serves all threads where no memory node is nearer to some of them.
-        let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
-        let Some(arena) = lab.far(slabs, pages)? else {
+        let slabs = if campaign.topology.nodes.len() > 1 { threads } else { 1 };
+        let Some(arena) = campaign.far(slabs, pages)? else {
             if threads == 1 {
-                lab.too_late(Label::new(format!("lat.dram{suffix}"), "s", 1));
+                campaign.too_late(Label::new(format!("lat.dram{suffix}"), "s", 1));
             }
             for chains in wanted {
-                lab.too_late(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads));
+                campaign.too_late(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads));
             }
             continue;
         };
         let nodes = power_of_two_below(arena.slab / LINE);
-        link(lab, &arena, nodes)?;
+        link(campaign, &arena, nodes)?;
         for chains in wanted {
             let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
             let latency = Label::new(format!("lat.dram{suffix}"), "s", 1);
             let also_latency = chains == 1 && threads == 1;
-            let wanted = lab.wants(&label) || (also_latency && lab.wants(&latency));
+            let wanted = campaign.wants(&label) || (also_latency && campaign.wants(&latency));
             if !wanted {
                 continue;
             }
-            if lab.out_of_time() {
+            if campaign.out_of_time() {
                 if also_latency {
-                    lab.too_late(latency);
+                    campaign.too_late(latency);
                 }
-                lab.too_late(label);
+                campaign.too_late(label);
                 continue;
             }
-            let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
-            let rate = hops(lab, &arena, nodes, Chase { threads, chains }, plan)?;
+            let plan = Plan { seconds: 2e-3, ..campaign.shared_plan() };
+            let rate = hops(campaign, &arena, nodes, Chase { threads, chains }, plan)?;
             if also_latency {
-                lab.record_time(latency, &rate);
+                campaign.record_time(latency, &rate);
             }
-            lab.record(label, &rate.scaled(LINE as f64));
+            campaign.record(label, &rate.scaled(LINE as f64));
         }
     }
     Ok(())
@@ -167,14 +167,14 @@ const fn inverse(odd: u64) -> u64 {
 
 /// Links the first `nodes` lines of each slab into one cycle in scattered order, unless they are linked already. Flushes a set that no
 /// cache holds: a chase meets each line once, and would find the last written ones in a cache.
-pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+pub fn link(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
     let content = Content::Cycles { slabs: arena.threads, nodes };
     if arena.content() == content {
         return Ok(());
     }
     let slabs = arena.clone();
     // If there is only one slab, each thread writes a part of it.
-    let parts = if arena.threads == 1 { lab.most() as u64 } else { 1 };
+    let parts = if arena.threads == 1 { campaign.most() as u64 } else { 1 };
     let job = move |rank: usize| {
         let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
         for place in nodes * part / parts..nodes * (part + 1) / parts {
@@ -183,16 +183,16 @@ pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
             unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
         }
     };
-    lab.watch().plan((nodes * arena.threads as u64) as f64 * PLANNED_LINK);
-    lab.team().run(arena.threads * parts as usize, Arc::new(job))?;
+    campaign.watch().plan((nodes * arena.threads as u64) as f64 * PLANNED_LINK);
+    campaign.team().run(arena.threads * parts as usize, Arc::new(job))?;
     arena.note_content(content);
-    if nodes * LINE * arena.threads as u64 > lab.topology.llc_total { flush(lab, arena) } else { Ok(()) }
+    if nodes * LINE * arena.threads as u64 > campaign.topology.llc_total { flush(campaign, arena) } else { Ok(()) }
 }
 
 /// Flushes the slabs out of the caches, where the CPU can do so quickly.
-pub fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
-    let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
-    let (lines, threads) = (arena.total() / LINE, lab.most() as u64);
+pub fn flush(campaign: &Campaign, arena: &Arena) -> Result<(), MachineError> {
+    let Some(kernel) = irregular::flush(campaign.features)? else { return Ok(()) };
+    let (lines, threads) = (arena.total() / LINE, campaign.most() as u64);
     if lines < threads {
         return Ok(());
     }
@@ -203,7 +203,7 @@ pub fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
         set.inner = to - from;
         set
     });
-    lab.watch().time(&Work::new(kernel, arguments.collect()), 1, 1).map(|_| ())
+    campaign.watch().time(&Work::new(kernel, arguments.collect()), 1, 1).map(|_| ())
 }
 
 /// How `threads` threads chase with `chains` chains each.
@@ -216,15 +216,15 @@ pub struct Chase {
 }
 
 /// Hops a second of all threads together, their chains evenly spaced on the cycle of `nodes`, from another place each time.
-pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
-    let (work, hops) = chasing(lab, arena, nodes, chase)?;
-    lab.watch().rate(&work, hops as f64, plan)
+pub fn hops(campaign: &Campaign, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
+    let (work, hops) = chasing(campaign, arena, nodes, chase)?;
+    campaign.watch().rate(&work, hops as f64, plan)
 }
 
 /// The kernel of a chase, and the hops of one iteration of all threads.
-fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, u64), MachineError> {
+fn chasing(campaign: &Campaign, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, u64), MachineError> {
     let Chase { threads, chains } = chase;
-    let kernel = chase::chase(chains, lab.features)?;
+    let kernel = chase::chase(chains, campaign.features)?;
     let chains = chains as u64;
     let hops = kernel.work.payload * threads as u64;
     let start = arena.turn().wrapping_mul(FIRST) >> 16;
@@ -245,76 +245,76 @@ fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, 
 /// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched). The last three and the chases run on
 /// 4 KiB pages, too (`.4k`), from contiguous memory: with single pages, the choice of the kernel, and of a hypervisor behind it, makes
 /// random loads differ by a half from one buffer to the next (Zen 1, a guest: 1.4 to 2.5 GB/s; these 2.9).
-pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    if lab.far_bytes().is_none() {
+pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
+    if campaign.far_bytes().is_none() {
         return Ok(());
     }
     for (pages, suffix) in [(Pages::Huge, ""), (Pages::Split, ON_SMALL_PAGES)] {
-        if pages.are_small() && lab.effort == Effort::Quick {
+        if pages.are_small() && campaign.effort == Effort::Quick {
             continue;
         }
-        for threads in lab.ends() {
-            if !lab.wants_family_on(pages, &["dram.stride.", "dram.random", "dram.gather"], threads) {
+        for threads in campaign.ends() {
+            if !campaign.wants_family_on(pages, &["dram.stride.", "dram.random", "dram.gather"], threads) {
                 continue;
             }
-            let Some(arena) = lab.far(threads, pages)? else {
-                too_late(lab, threads, suffix);
+            let Some(arena) = campaign.far(threads, pages)? else {
+                too_late(campaign, threads, suffix);
                 continue;
             };
-            scattered(lab, &arena, suffix)?;
+            scattered(campaign, &arena, suffix)?;
             if pages.are_small() {
-                strides(lab, &arena, &STRIDES[4..], suffix)?;
-            } else if threads == 1 || lab.effort == Effort::Full {
-                strides(lab, &arena, &STRIDES, suffix)?;
+                strides(campaign, &arena, &STRIDES[4..], suffix)?;
+            } else if threads == 1 || campaign.effort == Effort::Full {
+                strides(campaign, &arena, &STRIDES, suffix)?;
             }
         }
         if pages.are_small() {
-            chases(lab, pages, suffix)?;
+            chases(campaign, pages, suffix)?;
         }
     }
     Ok(())
 }
 
 /// There is no buffer, for lack of time.
-fn too_late(lab: &mut Lab, threads: usize, suffix: &str) {
+fn too_late(campaign: &mut Campaign, threads: usize, suffix: &str) {
     let strides = STRIDES.iter().map(|(name, _)| format!("stride.{name}")).skip(if suffix.is_empty() { 0 } else { 4 });
-    let strides = strides.filter(|_| !suffix.is_empty() || threads == 1 || lab.effort == Effort::Full);
+    let strides = strides.filter(|_| !suffix.is_empty() || threads == 1 || campaign.effort == Effort::Full);
     for id in strides.chain(["random", "gather"].map(String::from)).collect::<Vec<_>>() {
         let label = Label::new(format!("dram.{id}{suffix}"), "byte/s", threads);
-        if lab.wants(&label) {
-            lab.too_late(label);
+        if campaign.wants(&label) {
+            campaign.too_late(label);
         }
     }
 }
 
 /// Random loads and gathers anywhere in the buffer, by all threads.
-fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineError> {
+fn scattered(campaign: &mut Campaign, arena: &Arena, suffix: &str) -> Result<(), MachineError> {
     let labels = ["random", "gather"].map(|id| Label::new(format!("dram.{id}{suffix}"), "byte/s", arena.threads));
-    if labels.iter().any(|label| lab.wants(label)) && !lab.out_of_time() {
-        flush(lab, arena)?;
+    if labels.iter().any(|label| campaign.wants(label)) && !campaign.out_of_time() {
+        flush(campaign, arena)?;
     }
     let bits = power_of_two_below(arena.total() / LINE).trailing_zeros();
-    let random = vec![irregular::random(bits, lab.features)?, irregular::random_held(bits, lab.features)?];
-    let gather = irregular::gather(bits, lab.features)?.into_iter().collect();
+    let random = vec![irregular::random(bits, campaign.features)?, irregular::random_held(bits, campaign.features)?];
+    let gather = irregular::gather(bits, campaign.features)?.into_iter().collect();
     for (label, kernels) in labels.into_iter().zip::<[Vec<Kernel>; 2]>([random, gather]) {
         if kernels.is_empty() {
-            lab.missing(label, "this CPU has no gather instructions");
+            campaign.missing(label, "this CPU has no gather instructions");
             continue;
         }
-        if lab.leaves_out(&label) {
+        if campaign.leaves_out(&label) {
             continue;
         }
-        let rates = kernels.into_iter().map(|kernel| scattered_rate(lab, arena, kernel));
+        let rates = kernels.into_iter().map(|kernel| scattered_rate(campaign, arena, kernel));
         let rates = rates.collect::<Result<Vec<_>, _>>()?;
         if let Some(rate) = Rate::of_copies(rates) {
-            lab.record(label, &rate);
+            campaign.record(label, &rate);
         }
     }
     Ok(())
 }
 
 /// Bytes a second, a line for each load, of a kernel that generates its addresses.
-fn scattered_rate(lab: &Lab, arena: &Arena, kernel: Kernel) -> Result<Rate, MachineError> {
+fn scattered_rate(campaign: &Campaign, arena: &Arena, kernel: Kernel) -> Result<Rate, MachineError> {
     let amount = (kernel.work.payload * LINE * arena.threads as u64) as f64;
     let arguments = (0..arena.threads).map(|rank| {
         let mut set = Arguments::new();
@@ -326,21 +326,21 @@ fn scattered_rate(lab: &Lab, arena: &Arena, kernel: Kernel) -> Result<Rate, Mach
         set.chains.iter_mut().zip(places).for_each(|(chain, n)| *chain = (n + 1).wrapping_mul(FIRST));
         set
     });
-    let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
-    lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
+    let plan = Plan { seconds: 2e-3, ..campaign.shared_plan() };
+    campaign.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
 }
 
 /// Names of the strides, in elements of eight bytes, and their bytes.
 const STRIDES: [(&str, u64); 5] = [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096)];
 
 /// One load in every stride; `suffix` names the pages where they are not huge.
-fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) -> Result<(), MachineError> {
+fn strides(campaign: &mut Campaign, arena: &Arena, strides: &[(&str, u64)], suffix: &str) -> Result<(), MachineError> {
     for &(name, stride) in strides {
         let label = Label::new(format!("dram.stride.{name}{suffix}"), "byte/s", arena.threads);
-        if lab.leaves_out(&label) {
+        if campaign.leaves_out(&label) {
             continue;
         }
-        let kernel = irregular::stride(stride, lab.features)?;
+        let kernel = irregular::stride(stride, campaign.features)?;
         let body = irregular::STRIDE_LOADS * stride;
         // The starts move by up to one stride: leave the last body free.
         let window = arena.window();
@@ -355,8 +355,8 @@ fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) 
         let amount = (touched * arena.threads as u64) as f64;
         let windows = Windows { count: arena.slab / window, bytes: window, stride, walked: arena.walked() };
         let work = Work::new(kernel, arguments.collect()).through(windows);
-        let rate = lab.watch().rate(&work, amount, lab.shared_plan())?;
-        lab.record(label, &rate);
+        let rate = campaign.watch().rate(&work, amount, campaign.shared_plan())?;
+        campaign.record(label, &rate);
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ mod arrays;
 mod balance;
 pub mod bandwidth;
 mod branch_and_fault;
+pub mod campaign;
 pub mod core;
 mod irregular;
-pub mod lab;
 mod ladder;
 mod latency;
 mod low_precision;
@@ -20,12 +20,12 @@ mod tlb;
 
 use super::error::MachineError;
 use super::progress::Progress;
-use lab::Lab;
+use campaign::Campaign;
 
 /// A group of ceilings that are measured together.
 struct Group {
     name: &'static str,
-    measure: fn(&mut Lab) -> Result<(), MachineError>,
+    measure: fn(&mut Campaign) -> Result<(), MachineError>,
     /// When the group is measured.
     when: When,
 }
@@ -44,7 +44,7 @@ enum When {
     Once,
 }
 
-const fn group(name: &'static str, when: When, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
+const fn group(name: &'static str, when: When, measure: fn(&mut Campaign) -> Result<(), MachineError>) -> Group {
     Group { name, measure, when }
 }
 
@@ -79,53 +79,53 @@ const MOST_ROUNDS: usize = 12;
 /// # Errors
 /// Errors that stop a measurement: a refused mapping, a thread that died. Kernels that this host merely lacks are recorded as null with a
 /// reason.
-pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    let first = lab.first_round();
+pub fn measure_all(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), MachineError> {
+    let first = campaign.first_round();
     for round in 0..first {
-        in_round(lab, progress, round, &|when| when == When::First)?;
+        in_round(campaign, progress, round, &|when| when == When::First)?;
     }
-    in_round(lab, progress, first, &|_| true)?;
-    plateau::doubts_of(lab).into_iter().for_each(|w| progress.warn(w));
-    repeat(lab, progress, first + 1)
+    in_round(campaign, progress, first, &|_| true)?;
+    plateau::doubts_of(campaign).into_iter().for_each(|w| progress.warn(w));
+    repeat(campaign, progress, first + 1)
 }
 
-/// Measures only the ceilings that the lab wants, in as many rounds as there is time for.
+/// Measures only the ceilings that the campaign wants, in as many rounds as there is time for.
 ///
 /// # Errors
 /// As [`measure_all`].
-pub fn measure_again(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    repeat(lab, progress, 0)
+pub fn measure_again(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), MachineError> {
+    repeat(campaign, progress, 0)
 }
 
 /// Runs the rounds from number `first` on, and derives the values that depend on all of them.
-fn repeat(lab: &mut Lab, progress: &mut dyn Progress, first: usize) -> Result<(), MachineError> {
+fn repeat(campaign: &mut Campaign, progress: &mut dyn Progress, first: usize) -> Result<(), MachineError> {
     for round in first..MOST_ROUNDS {
-        if !lab.has_time_for_a_round() {
+        if !campaign.has_time_for_a_round() {
             break;
         }
-        in_round(lab, progress, round, &|when| round == 0 || when != When::Once)?;
+        in_round(campaign, progress, round, &|when| round == 0 || when != When::Once)?;
     }
-    balance::derive(lab);
-    mix::fractions(lab);
-    lab.conclude();
-    lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
+    balance::derive(campaign);
+    mix::fractions(campaign);
+    campaign.conclude();
+    campaign.take_doubts().into_iter().for_each(|w| progress.warn(w));
     Ok(())
 }
 
 /// One round over the groups that are due.
 fn in_round(
-    lab: &mut Lab,
+    campaign: &mut Campaign,
     progress: &mut dyn Progress,
     round: usize,
     is_due: &dyn Fn(When) -> bool,
 ) -> Result<(), MachineError> {
-    lab.begin_round(round);
+    campaign.begin_round(round);
     for (done, group) in GROUPS.iter().enumerate().filter(|(_, group)| is_due(group.when)) {
         // Only a measurement of everything is announced.
-        let done = if lab.measures_all() { done } else { done + 1 };
+        let done = if campaign.measures_all() { done } else { done + 1 };
         progress.group(&format!("{}, round {}", group.name, round + 1), done, GROUPS.len());
-        lab.set_essential(matches!(group.when, When::First | When::Essential));
-        (group.measure)(lab)?;
+        campaign.set_essential(matches!(group.when, When::First | When::Essential));
+        (group.measure)(campaign)?;
     }
     Ok(())
 }
@@ -137,19 +137,19 @@ mod tests {
     use crate::machine::host::features::Features;
     use crate::machine::host::topology::{Cpu, Identity, Topology};
     use crate::machine::progress::Quiet;
-    use crate::machine::suite::lab::Effort;
+    use crate::machine::suite::campaign::Effort;
     use crate::profile::machine::{Cache, Ceiling, Missing, Quality};
     use std::time::Duration;
 
     #[test]
     fn only_what_is_wanted_is_measured_again() {
         let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &[0]);
-        let mut lab = Lab::new(Features::detect(), topology, 1, 64 << 20, Effort::Quick).expect("one thread");
+        let mut campaign = Campaign::new(Features::detect(), topology, 1, 64 << 20, Effort::Quick).expect("one thread");
         let known = |id: &str| Ceiling::reproduced(id, 1.0, "flop/s", 1);
-        lab.resume(vec![known("dp.add.scalar"), known("dp.mul.scalar")], Vec::new());
-        lab.only(Keys::from([("dp.mul.scalar".into(), 1)]), Duration::from_millis(300));
-        measure_again(&mut lab, &mut Quiet::default()).expect("measures");
-        let value = |id| lab.found(id, 1).and_then(|c| c.value).expect("known");
+        campaign.resume(vec![known("dp.add.scalar"), known("dp.mul.scalar")], Vec::new());
+        campaign.only(Keys::from([("dp.mul.scalar".into(), 1)]), Duration::from_millis(300));
+        measure_again(&mut campaign, &mut Quiet::default()).expect("measures");
+        let value = |id| campaign.found(id, 1).and_then(|c| c.value).expect("known");
         assert_eq!(value("dp.add.scalar"), 1.0);
         assert!(value("dp.mul.scalar") > 1e6, "measured again");
     }
@@ -175,19 +175,25 @@ mod tests {
     fn a_measurement_is_complete_in_its_time_on_one_to_128_cpus() {
         for (effort, limit_s, fewest) in [(Effort::Full, 30.0, 3), (Effort::Quick, 3.0, 2)] {
             for cpus in [1, 2, 16, 64, 128] {
-                let mut lab = Lab::of_plan(Features::detect(), server(cpus), 64 << 30, effort).expect("a plan");
-                measure_all(&mut lab, &mut Quiet::default()).expect("planned");
-                let planned_s = lab.elapsed().as_secs_f64();
+                let mut campaign =
+                    Campaign::of_plan(Features::detect(), server(cpus), 64 << 30, effort).expect("a plan");
+                measure_all(&mut campaign, &mut Quiet::default()).expect("planned");
+                let planned_s = campaign.elapsed().as_secs_f64();
                 // Where there are many CPUs, a later run measures the ceilings that a quick one has no time for.
                 let may_be_late = |id: &str| effort == Effort::Quick && class::Class::of(id) == class::Class::Beyond;
                 let is_needed = |id: &str| ["dram.read", "lat.dram"].contains(&id) || !may_be_late(id);
                 let is_late = |c: &&Ceiling| c.quality == Quality::Missing(Missing::Time) && is_needed(&c.id);
-                let late: Vec<String> = lab.ceilings().iter().filter(is_late).map(|c| c.id.to_string()).collect();
-                println!("{} on {cpus} CPUs: {planned_s:.1} s, {} rounds", effort.name(), lab.round() + 1);
+                let late: Vec<String> = campaign.ceilings().iter().filter(is_late).map(|c| c.id.to_string()).collect();
+                println!("{} on {cpus} CPUs: {planned_s:.1} s, {} rounds", effort.name(), campaign.round() + 1);
                 assert!(planned_s <= limit_s, "{} on {cpus} CPUs: {planned_s} s", effort.name());
                 assert!(late.is_empty(), "{} on {cpus} CPUs: {late:?}", effort.name());
                 let fewest = if cpus > 64 { 2 } else { fewest };
-                assert!(lab.round() + 1 >= fewest, "{} on {cpus} CPUs: {} rounds", effort.name(), lab.round() + 1);
+                assert!(
+                    campaign.round() + 1 >= fewest,
+                    "{} on {cpus} CPUs: {} rounds",
+                    effort.name(),
+                    campaign.round() + 1
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The levels of a working-set sweep, found from the data alone, and their agreement with the sizes in sysfs.
 
 use crate::machine::host::topology::Topology;
-use crate::machine::suite::lab::Lab;
+use crate::machine::suite::campaign::Campaign;
 use crate::profile::run::Warning;
 
 /// Neighbouring points of a sweep with about the same bandwidth.
@@ -42,9 +42,9 @@ pub fn plateaus(points: &[(f64, f64)]) -> Vec<Plateau> {
 }
 
 /// [`doubts`] about the sizes of the caches, where the necessary sweeps were measured.
-pub fn doubts_of(lab: &Lab) -> Vec<Warning> {
-    let [bandwidths, latencies] = ["workingset.read", "latency.huge"].map(|id| lab.swept(id, 1));
-    bandwidths.zip(latencies).map_or(Vec::new(), |(b, l)| doubts(&b.points, &l.points, &lab.topology))
+pub fn doubts_of(campaign: &Campaign) -> Vec<Warning> {
+    let [bandwidths, latencies] = ["workingset.read", "latency.huge"].map(|id| campaign.swept(id, 1));
+    bandwidths.zip(latencies).map_or(Vec::new(), |(b, l)| doubts(&b.points, &l.points, &campaign.topology))
 }
 
 /// Doubts where sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Medians of

@@ -7,7 +7,7 @@ use super::{bandwidth, ladder, mix, pipes};
 use crate::machine::error::MachineError;
 use crate::machine::estimate::Keys;
 use crate::machine::host::topology::Cpu;
-use crate::machine::suite::lab::{Effort, Lab, Label};
+use crate::machine::suite::campaign::{Campaign, Effort, Label};
 use crate::profile::machine::CeilingId;
 
 /// The ceilings that are recorded for them.
@@ -21,11 +21,11 @@ const ROUNDS: usize = 3;
 const BUDGET: Duration = Duration::from_millis(600);
 
 /// `smt.*`: both hardware threads of one core. `slow.*`: the slow cores of a hybrid host, one of them and all.
-pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    let siblings = siblings(&lab.topology.cpus);
-    let slow = slow(&lab.topology.cpus);
-    on(lab, "smt", &siblings, &[siblings.len()], "each CPU of this host is a core of its own")?;
-    on(lab, "slow", &slow, &[1, slow.len()], "the cores of this host are of one kind")
+pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
+    let siblings = siblings(&campaign.topology.cpus);
+    let slow = slow(&campaign.topology.cpus);
+    on(campaign, "smt", &siblings, &[siblings.len()], "each CPU of this host is a core of its own")?;
+    on(campaign, "slow", &slow, &[1, slow.len()], "the cores of this host are of one kind")
 }
 
 /// The CPUs of the first core that has several.
@@ -42,30 +42,30 @@ fn slow(cpus: &[Cpu]) -> Vec<Cpu> {
 }
 
 /// Measures [`WANTED`] on `cpus` at the thread counts `counts`; `reason` explains why there may be no such CPUs.
-fn on(lab: &mut Lab, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str) -> Result<(), MachineError> {
+fn on(campaign: &mut Campaign, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str) -> Result<(), MachineError> {
     let label = |id: &str, threads: usize| Label::new(format!("{prefix}.{id}"), unit(id), threads);
     let all: Vec<(&str, usize)> = WANTED.iter().flat_map(|id| counts.iter().map(move |n| (*id, (*n).max(1)))).collect();
-    if !all.iter().any(|(id, threads)| lab.wants(&label(id, *threads))) {
+    if !all.iter().any(|(id, threads)| campaign.wants(&label(id, *threads))) {
         return Ok(());
     }
     let first = label("dp.fma", counts.first().copied().unwrap_or(1).max(1));
     if cpus.is_empty() {
-        lab.missing(first, reason);
+        campaign.missing(first, reason);
         return Ok(());
     }
-    if lab.is_left_out(&first) {
+    if campaign.is_left_out(&first) {
         return Ok(());
     }
-    if lab.out_of_time() {
-        all.iter().for_each(|(id, threads)| lab.too_late(label(id, *threads)));
+    if campaign.out_of_time() {
+        all.iter().for_each(|(id, threads)| campaign.too_late(label(id, *threads)));
         return Ok(());
     }
-    if lab.watch().plan(BUDGET.as_secs_f64()) {
+    if campaign.watch().plan(BUDGET.as_secs_f64()) {
         return Ok(());
     }
-    let mut topology = lab.topology.clone();
+    let mut topology = campaign.topology.clone();
     topology.cpus = cpus.to_vec();
-    let mut bench = Lab::new(lab.features, topology, cpus.len(), lab.memory, Effort::Quick)?;
+    let mut bench = Campaign::new(campaign.features, topology, cpus.len(), campaign.memory, Effort::Quick)?;
     let wanted: Keys =
         counts.iter().flat_map(|n| measured(&bench).into_iter().map(|id| (CeilingId::from(id), *n))).collect();
     bench.only(wanted, BUDGET);
@@ -78,15 +78,15 @@ fn on(lab: &mut Lab, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str)
     }
     for (id, threads) in all {
         match bench.found(id, threads).cloned() {
-            Some(found) => lab.take_over(label(id, threads), found),
-            None => lab.too_late(label(id, threads)),
+            Some(found) => campaign.take_over(label(id, threads), found),
+            None => campaign.too_late(label(id, threads)),
         }
     }
     Ok(())
 }
 
 /// The ids that have to be measured for [`WANTED`].
-fn measured(bench: &Lab) -> Vec<String> {
+fn measured(bench: &Campaign) -> Vec<String> {
     let widest = bench.features.widest().name();
     let core = ["dp.tlp".into(), "dp.add.scalar".into(), "issue".into(), format!("dp.add.{widest}")];
     let rest = [format!("dp.fma.{widest}"), "dp.balance.addmul".into()];
@@ -118,15 +118,15 @@ mod tests {
         let (mut topology, _) = crate::machine::host::topology::Topology::detect("/sys".as_ref(), &cpus[..2]);
         topology.cpus.iter_mut().enumerate().for_each(|(n, c)| (c.core, c.capacity) = ((0, 0), 1024 >> n));
         let features = crate::machine::host::features::Features::detect();
-        let mut lab = Lab::new(features, topology, 2, 64 << 20, Effort::Full).expect("a bench");
-        measure(&mut lab).expect("measured");
+        let mut campaign = Campaign::new(features, topology, 2, 64 << 20, Effort::Full).expect("a bench");
+        measure(&mut campaign).expect("measured");
         for (id, threads) in [("smt.dp.fma", 2), ("smt.l1.read", 2), ("slow.dp.tlp", 1), ("slow.issue", 1)] {
-            let found = lab.ceilings().iter().find(|c| c.is(id, threads));
+            let found = campaign.ceilings().iter().find(|c| c.is(id, threads));
             let told = |c: &crate::profile::Ceiling| c.value.is_some_and(|v| v > 0.0) || c.reason.is_some();
             assert!(found.is_some_and(told), "{id} at {threads}: {found:?}");
         }
         // Too little memory for DRAM is said of it as of all others.
-        let dram = lab.ceilings().iter().find(|c| c.id == "smt.dram.read").expect("an entry");
+        let dram = campaign.ceilings().iter().find(|c| c.id == "smt.dram.read").expect("an entry");
         assert!(dram.value.is_none() && dram.reason.is_some(), "{dram:?}");
     }
 

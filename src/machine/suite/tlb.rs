@@ -11,7 +11,7 @@ use crate::machine::harness::arena::{Arena, Content, Pages};
 use crate::machine::harness::timing::{Plan, Work};
 use crate::machine::kernels::Arguments;
 use crate::machine::kernels::x86_64::chase;
-use crate::machine::suite::lab::{Lab, Label};
+use crate::machine::suite::campaign::{Campaign, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
 /// Extra cycles of a hop on small pages from which on it needs a page walk: more than the seven to nine of a second-level TLB, less than
@@ -27,73 +27,73 @@ const FEWEST_PAGES: u64 = 16;
 
 /// `tlb.reach`: the bytes of the most 4 KiB pages that can be visited in scattered order without page walks; and the sweeps
 /// `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread.
-pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
     let label = Label::new("tlb.reach", "byte", 1);
-    if !lab.wants(&label) {
+    if !campaign.wants(&label) {
         return Ok(());
     }
-    if lab.is_left_out(&label) {
+    if campaign.is_left_out(&label) {
         return Ok(());
     }
-    if lab.far_bytes().is_none() {
-        lab.missing(label, "too little memory for a buffer of four times the last-level caches");
+    if campaign.far_bytes().is_none() {
+        campaign.missing(label, "too little memory for a buffer of four times the last-level caches");
         return Ok(());
     }
-    let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Split)?];
+    let translated = [visits(campaign, Pages::Huge)?, visits(campaign, Pages::Split)?];
     let [Some(huge), Some(small)] = translated else {
-        lab.too_late(label);
+        campaign.too_late(label);
         return Ok(());
     };
     let mut curves = Vec::new();
     for (pages, name) in [(Pages::Huge, "huge"), (Pages::Split, "4k")] {
-        let Some(points) = curve(lab, pages)? else {
-            lab.too_late(label);
+        let Some(points) = curve(campaign, pages)? else {
+            campaign.too_late(label);
             return Ok(());
         };
         let (x_unit, y_unit) = ("byte".into(), "s".into());
         curves.push(Sweep { id: format!("latency.{name}"), x_unit, y_unit, threads: 1, points });
     }
-    let Some(source) = lab.found("lat.l2", 1).cloned() else {
-        lab.too_late(label);
+    let Some(source) = campaign.found("lat.l2", 1).cloned() else {
+        campaign.too_late(label);
         return Ok(());
     };
     match reach(&huge, &small) {
         Some(bytes) => {
             let source = Ceiling { spread: Some(STEP - 1.0), ..source };
-            lab.derive(
+            campaign.derive(
                 label,
                 bytes,
                 &source,
                 "one line of each page, where small pages leave huge ones, to a factor of two",
             );
         }
-        None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
+        None => campaign.missing(label, "small pages cost no more than huge ones up to the largest set"),
     }
-    curves.into_iter().for_each(|curve| lab.sweep(curve));
+    curves.into_iter().for_each(|curve| campaign.sweep(curve));
     Ok(())
 }
 
 /// Cycles of a hop over the bytes of the pages, of each of which it visits one line. Each point has its own clock, which may jump
 /// meanwhile. `None` where the time is used up.
-fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
-    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
+fn visits(campaign: &mut Campaign, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let Some(arena) = campaign.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below(arena.slab / PAGE);
     let mut points = Vec::new();
     let mut count = FEWEST_PAGES;
     while count <= most {
-        if lab.out_of_time() {
+        if campaign.out_of_time() {
             return Ok(None);
         }
-        link_pages(lab, &arena, count)?;
-        let kernel = chase::chase(1, lab.features)?;
+        link_pages(campaign, &arena, count)?;
+        let kernel = chase::chase(1, campaign.features)?;
         let hops = kernel.work.payload;
         let mut arguments = Arguments::new();
         arguments.chains[0] = line_of(&arena, 0);
         let work = Work::new(kernel, vec![arguments]);
         // Visit all of them once before timing.
-        lab.watch().time(&work, count.div_ceil(hops), 1)?;
+        campaign.watch().time(&work, count.div_ceil(hops), 1)?;
         let plan = Plan { seconds: (count as f64 * 20e-9).max(100e-6), pieces: 1, repetitions: 4, fastest: 4 };
-        let rate = lab.watch().rate(&work, hops as f64, plan)?;
+        let rate = campaign.watch().rate(&work, hops as f64, plan)?;
         points.push(((count * PAGE) as f64, rate.clock_hz / rate.best));
         count = (count as f64 * STEP) as u64;
     }
@@ -106,7 +106,7 @@ fn line_of(arena: &Arena, page: u64) -> u64 {
 }
 
 /// Links one line of each of the first `count` pages into one cycle in scattered order.
-fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> {
+fn link_pages(campaign: &Campaign, arena: &Arena, count: u64) -> Result<(), MachineError> {
     let slab = arena.clone();
     let job = move |_rank: usize| {
         for position in 0..count {
@@ -116,26 +116,26 @@ fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> 
         }
     };
     arena.note_content(Content::Any);
-    lab.watch().plan(count as f64 * PLANNED_LINK);
-    lab.team().run(1, Arc::new(job))
+    campaign.watch().plan(count as f64 * PLANNED_LINK);
+    campaign.team().run(1, Arc::new(job))
 }
 
 /// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
-fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
-    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
-    let most = power_of_two_below((2 * lab.topology.llc_total).min(arena.slab) / LINE);
+fn curve(campaign: &mut Campaign, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let Some(arena) = campaign.far(1, pages)? else { return Ok(None) };
+    let most = power_of_two_below((2 * campaign.topology.llc_total).min(arena.slab) / LINE);
     let mut points = Vec::new();
     let mut nodes = (16 << 10) / LINE;
     while nodes <= most {
-        if lab.out_of_time() {
+        if campaign.out_of_time() {
             return Ok(None);
         }
-        link(lab, &arena, nodes)?;
-        visit(lab, &arena, nodes)?;
+        link(campaign, &arena, nodes)?;
+        visit(campaign, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; for a larger one a part of it is enough.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
         let plan = Plan { seconds, pieces: 1, repetitions: 3, fastest: 2 };
-        let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
+        let rate = hops(campaign, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
         nodes = (nodes as f64 * STEP) as u64;
     }

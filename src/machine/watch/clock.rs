@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use crate::machine::harness::{ClockChain, Team, timing};
 use crate::machine::host::features::Features;
 use crate::machine::kernels::Arguments;
-use crate::machine::suite::lab;
+use crate::machine::suite::campaign;
 use crate::profile::evidence::timed::ClockSeen;
 
 /// The probe: a chain and the CPUs to measure.
@@ -22,7 +22,7 @@ pub(super) struct ClockProbe {
 impl ClockProbe {
     /// For a team on `cpus`; `None` where there is no such chain for the architecture.
     pub fn new(cpus: &[usize]) -> Option<Self> {
-        let (chain, _) = lab::clock_kernels(Features::detect()).ok()?;
+        let (chain, _) = campaign::clock_kernels(Features::detect()).ok()?;
         Some(ClockProbe { chain: Arc::new(chain), cpus: cpus.to_vec() })
     }
 

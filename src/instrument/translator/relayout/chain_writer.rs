@@ -87,12 +87,12 @@ impl<'a, 's> ChainWriter<'a, 's> {
     /// The plan for `block`, with which `chain` begins.
     fn plan(&mut self, unit: &mut Superblock, block: &Decoded, chain: &[Placed], copies_callee: bool) -> BlockPlan {
         let Some((first, rest)) = chain.split_first() else { return BlockPlan::default() };
-        let parks = first.next_is_alone && !copies_callee && unit.copy.is_none() && rcx_elision::may_leave(block);
+        let spills_rcx = first.next_is_alone && !copies_callee && unit.copy.is_none() && rcx_elision::may_leave(block);
         let usual = self.space.usual.target(first.at);
         BlockPlan {
             next: rest.first().map(|p| p.at),
             next_flows: first.next_flows,
-            park: parks && rcx_elision::pays(self.source, &mut unit.factory, rest),
+            spill_rcx: spills_rcx && rcx_elision::pays(self.source, &mut unit.factory, rest),
             usual: usual.map(|at| InlineCache { at, dead: self.source.dead_at(at) }),
             copies_callee,
             runs_in: None,

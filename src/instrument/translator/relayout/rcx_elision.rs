@@ -1,9 +1,9 @@
-//! Where it pays to leave RCX in its slot ([`parked_rcx`](crate::instrument::translator::translate::parked_rcx)).
+//! Where it pays to leave RCX in its slot ([`spilled_rcx`](crate::instrument::translator::translate::spilled_rcx)).
 
 use iced_x86::InstructionInfoFactory;
 
 use crate::instrument::translator::relayout::pettis_hansen::Placed;
-use crate::instrument::translator::translate::parked_rcx::use_in;
+use crate::instrument::translator::translate::spilled_rcx::use_in;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::operands::is_dynamic;

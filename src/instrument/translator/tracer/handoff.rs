@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::instrument::CountError;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::tracer::run::Run;
-use crate::instrument::translator::tracer::workers::{Handoff, Lost, Lot, Mailbox};
+use crate::instrument::translator::tracer::workers::{Batch, Handoff, Lost, Mailbox};
 use crate::tracee::wait::{Event, Stop};
 
 impl Run {
@@ -39,37 +39,37 @@ impl Run {
         let mut processes: Vec<(Pid, Process)> =
             members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
         processes.iter_mut().for_each(|(_, p)| p.locate());
-        let lot = Lot { processes, mailboxes, native: Vec::new() };
-        match self.handoffs.workers.serve(lot, until, self.handoffs.out.len()) {
+        let batch = Batch { processes, mailboxes, native: Vec::new() };
+        match self.handoffs.workers.serve(batch, until, self.handoffs.out.len()) {
             Ok(handoff) => self.handoffs.out.push(handoff),
-            Err(lot) => self.take_home(lot),
+            Err(batch) => self.take_home(batch),
         }
     }
 
-    /// Takes a returned lot home.
-    fn take_home(&mut self, lot: Lot) {
-        lot.native.iter().for_each(|(_, excursion)| self.uncounted.note(excursion.why));
-        let left: Vec<Pid> = lot.native.iter().map(|&(tid, _)| tid).collect();
-        for (tid, excursion) in lot.native {
+    /// Takes a returned batch home.
+    fn take_home(&mut self, batch: Batch) {
+        batch.native.iter().for_each(|(_, excursion)| self.uncounted.note(excursion.why));
+        let left: Vec<Pid> = batch.native.iter().map(|&(tid, _)| tid).collect();
+        for (tid, excursion) in batch.native {
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.native = Some(excursion);
             }
         }
-        for (id, process) in lot.processes {
+        for (id, process) in batch.processes {
             process.image.space.borrow().set_polling(self.is_polling());
             self.processes.insert(id, process);
         }
         left.into_iter().for_each(|tid| self.end_burst(tid));
     }
 
-    fn close_loan(&mut self, lot: Result<Lot, Lost>) {
-        match lot {
-            Ok(lot) => self.take_home(lot),
+    fn close_loan(&mut self, batch: Result<Batch, Lost>) {
+        match batch {
+            Ok(batch) => self.take_home(batch),
             Err(Lost) => self.handoffs.lost = true,
         }
     }
 
-    /// Takes home the lots that workers have returned, and recalls those whose look for hot blocks is due.
+    /// Takes home the batches that workers have returned, and recalls those whose look for hot blocks is due.
     pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
         let mut i = 0;
         while let Some(handoff) = self.handoffs.out.get(i) {
@@ -80,9 +80,9 @@ impl Run {
                     }
                     i += 1;
                 }
-                Ok(Some(lot)) => {
+                Ok(Some(batch)) => {
                     self.handoffs.out.swap_remove(i);
-                    self.take_home(lot);
+                    self.take_home(batch);
                 }
                 Err(Lost) => {
                     self.handoffs.out.swap_remove(i);
@@ -99,8 +99,8 @@ impl Run {
     /// Waits until address space `id` is at home.
     pub(crate) fn bring_home(&mut self, id: Pid) {
         if let Some(i) = self.handoffs.with(id) {
-            let lot = self.handoffs.out.swap_remove(i).wait();
-            self.close_loan(lot);
+            let batch = self.handoffs.out.swap_remove(i).wait();
+            self.close_loan(batch);
         }
     }
 

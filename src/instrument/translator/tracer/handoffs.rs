@@ -35,17 +35,17 @@ impl Handoffs {
         Handoffs { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
     }
 
-    /// Whether another lot can be handed off beside the present ones and `more`.
+    /// Whether another batch can be handed off beside the present ones and `more`.
     pub fn has_room(&self, more: usize) -> bool {
         self.out.len() + more < self.workers.most()
     }
 
-    /// Whether a recalled lot is about to return: then the tracer does not sleep.
+    /// Whether a recalled batch is about to return: then the tracer does not sleep.
     pub fn are_awaited(&self) -> bool {
         !self.put_off.is_empty() || self.out.iter().any(Handoff::is_recalled)
     }
 
-    /// The index of the lot that process `process` is in.
+    /// The index of the batch that process `process` is in.
     pub(crate) fn with(&self, process: Pid) -> Option<usize> {
         self.out.iter().position(|handoff| handoff.members.contains(&process))
     }

@@ -1,7 +1,7 @@
 //! Whether rprof polls the mailboxes, for how long, and on which CPU.
 
+use crate::instrument::fair_wait::FairWait;
 use crate::instrument::translator::tracer::spin_budget::Patience;
-use crate::instrument::turns::Turns;
 use crate::tracee::affinity::Seat;
 
 /// The state of polling.
@@ -11,7 +11,7 @@ pub(crate) struct Polling {
     /// How long polling continues without a request.
     pub patience: Patience,
     /// The thread to look at next.
-    pub turns: Turns,
+    pub turns: FairWait,
     /// The CPU that rprof polls on: not the one of a thread that waits for it.
     pub seat: Seat,
 }
@@ -19,6 +19,6 @@ pub(crate) struct Polling {
 impl Polling {
     /// Not begun yet.
     pub fn new(seat: Seat) -> Self {
-        Polling { is_on: false, patience: Patience::default(), turns: Turns::default(), seat }
+        Polling { is_on: false, patience: Patience::default(), turns: FairWait::default(), seat }
     }
 }

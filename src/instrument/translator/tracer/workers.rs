@@ -34,7 +34,7 @@ pub struct Mailbox {
 
 /// Everything needed to serve the threads of one code cache. Only its owner serves them.
 #[derive(Debug)]
-pub struct Lot {
+pub struct Batch {
     /// The processes that share it, by their names.
     pub processes: Vec<(Pid, Process)>,
     /// Their threads.
@@ -54,7 +54,7 @@ enum Round {
     Beyond,
 }
 
-impl Lot {
+impl Batch {
     fn set_polling(&self, polling: bool) {
         if let Some((_, process)) = self.processes.first() {
             process.image.space.borrow().set_polling(polling);
@@ -85,7 +85,7 @@ impl Lot {
     }
 
     /// Serves until no thread has asked for a while, until a thread has a request that only the tracer can serve, or until the
-    /// lot is recalled. A thread that asks afterwards finds that polling has ended, and traps.
+    /// batch is recalled. A thread that asks afterwards finds that polling has ended, and traps.
     fn serve(&mut self, recalled: &AtomicBool) {
         self.set_polling(true);
         let mut active = Instant::now();
@@ -116,12 +116,12 @@ impl Lot {
 }
 
 struct Job {
-    lot: Lot,
+    batch: Batch,
     recalled: Arc<AtomicBool>,
-    back: Sender<Lot>,
+    back: Sender<Batch>,
 }
 
-/// A lot that a worker has.
+/// A batch that a worker has.
 #[derive(Debug)]
 pub struct Handoff {
     /// The processes in it.
@@ -129,10 +129,10 @@ pub struct Handoff {
     /// When the tracer recalls it.
     pub until: Instant,
     recalled: Arc<AtomicBool>,
-    back: Receiver<Lot>,
+    back: Receiver<Batch>,
 }
 
-/// A worker failed, and its lot is lost.
+/// A worker failed, and its batch is lost.
 #[derive(Debug)]
 pub struct Lost;
 
@@ -147,17 +147,17 @@ impl Handoff {
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// The lot, if the worker has given it back.
-    pub fn returned(&self) -> Result<Option<Lot>, Lost> {
+    /// The batch, if the worker has given it back.
+    pub fn returned(&self) -> Result<Option<Batch>, Lost> {
         match self.back.try_recv() {
-            Ok(lot) => Ok(Some(lot)),
+            Ok(batch) => Ok(Some(batch)),
             Err(crossbeam_channel::TryRecvError::Empty) => Ok(None),
             Err(crossbeam_channel::TryRecvError::Disconnected) => Err(Lost),
         }
     }
 
-    /// Waits for the lot.
-    pub fn wait(self) -> Result<Lot, Lost> {
+    /// Waits for the batch.
+    pub fn wait(self) -> Result<Batch, Lost> {
         self.recall();
         self.back.recv().map_err(|_| Lost)
     }
@@ -174,40 +174,40 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// `most` threads at the same time; each calls `before` when it takes up a lot.
+    /// `most` threads at the same time; each calls `before` when it takes up a batch.
     pub fn new(most: usize, before: Option<fn()>) -> Self {
         let (jobs, taken) = unbounded();
         Workers { most, running: 0, jobs, taken, before }
     }
 
-    /// The number of lots that can be served at the same time.
+    /// The number of batches that can be served at the same time.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Gives `lot`, to be recalled at `until`, to a worker while `busy` others have one; returns it if there is no thread for it.
-    pub fn serve(&mut self, lot: Lot, until: Instant, busy: usize) -> Result<Handoff, Lot> {
+    /// Gives `batch`, to be recalled at `until`, to a worker while `busy` others have one; returns it if there is no thread for it.
+    pub fn serve(&mut self, batch: Batch, until: Instant, busy: usize) -> Result<Handoff, Batch> {
         if self.running <= busy && !self.begin_another() {
-            return Err(lot);
+            return Err(batch);
         }
         let (back, returned) = bounded(1);
         let recalled = Arc::new(AtomicBool::new(false));
-        let members = lot.processes.iter().map(|&(id, _)| id).collect();
-        let job = Job { lot, recalled: recalled.clone(), back };
-        self.jobs.send(job).map_err(|refused| refused.0.lot)?;
+        let members = batch.processes.iter().map(|&(id, _)| id).collect();
+        let job = Job { batch, recalled: recalled.clone(), back };
+        self.jobs.send(job).map_err(|refused| refused.0.batch)?;
         Ok(Handoff { members, until, recalled, back: returned })
     }
 
     fn begin_another(&mut self) -> bool {
         let (taken, before) = (self.taken.clone(), self.before);
         let body = move || {
-            for Job { mut lot, recalled, back } in taken {
+            for Job { mut batch, recalled, back } in taken {
                 if let Some(before) = before {
                     before();
                 }
-                lot.serve(&recalled);
+                batch.serve(&recalled);
                 // The tracer no longer receives it if the run has failed.
-                let _ = back.send(lot);
+                let _ = back.send(batch);
             }
         };
         // Workers must not take signals meant for other threads.
@@ -225,8 +225,8 @@ impl Workers {
 mod tests {
     use super::*;
 
-    fn lot() -> Lot {
-        Lot { processes: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
+    fn batch() -> Batch {
+        Batch { processes: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
     }
 
     fn soon() -> Instant {
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_lot_comes_back_when_nobody_asks() {
         let mut workers = Workers::new(1, None);
-        let handoff = workers.serve(lot(), soon(), 0).ok().unwrap();
+        let handoff = workers.serve(batch(), soon(), 0).ok().unwrap();
         while handoff.returned().unwrap().is_none() {
             std::thread::yield_now();
         }
@@ -245,16 +245,16 @@ mod tests {
     #[test]
     fn there_are_no_more_workers_than_wanted() {
         let mut workers = Workers::new(2, None);
-        let handoffs = [0, 1].map(|busy| workers.serve(lot(), soon(), busy).ok().unwrap());
-        assert!(workers.serve(lot(), soon(), 2).is_err());
+        let handoffs = [0, 1].map(|busy| workers.serve(batch(), soon(), busy).ok().unwrap());
+        assert!(workers.serve(batch(), soon(), 2).is_err());
         assert!(handoffs.map(Handoff::wait).iter().all(Result::is_ok));
-        assert!(workers.serve(lot(), soon(), 0).is_ok());
+        assert!(workers.serve(batch(), soon(), 0).is_ok());
     }
 
     #[test]
     fn what_a_worker_that_fails_had_is_lost() {
         let mut workers = Workers::new(1, Some(|| panic!("a test of failure")));
-        let handoff = workers.serve(lot(), soon(), 0).ok().unwrap();
+        let handoff = workers.serve(batch(), soon(), 0).ok().unwrap();
         assert!(handoff.wait().is_err());
     }
 }

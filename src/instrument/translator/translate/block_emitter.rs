@@ -39,7 +39,7 @@ pub(crate) struct Writer<'a> {
     /// By step: the dead flags; empty if no probe needs them.
     pub(crate) dead_flags: Vec<Dead>,
     /// RCX is in its slot.
-    pub(crate) parked: bool,
+    pub(crate) rcx_spilled: bool,
     /// The flags are dead where the block's call returns to.
     pub(crate) lands_without_flags: bool,
 }
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
             at,
             slot,
             dead_flags,
-            parked: false,
+            rcx_spilled: false,
             lands_without_flags: false,
         }
     }
@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn plain(&self) -> SpillState {
         if self.loop_counter.is_some() || self.induction.is_some() {
             SpillState::Loop
-        } else if self.parked {
+        } else if self.rcx_spilled {
             SpillState::Rcx
         } else {
             SpillState::Nothing
@@ -187,7 +187,7 @@ impl<'a> Writer<'a> {
             if i < last {
                 self.step(i)?;
             }
-            self.parked &= rcx == Use::None;
+            self.rcx_spilled &= rcx == Use::None;
             if self.induction.is_some_and(|n| n.at == i) {
                 self.counted_at = Some(self.offset());
             }
@@ -219,7 +219,7 @@ impl<'a> Writer<'a> {
 
     /// Counts with a lent register: no flag changes.
     pub(crate) fn count_flag_free(&mut self) {
-        if self.parked {
+        if self.rcx_spilled {
             self.count_with_rcx();
             return;
         }

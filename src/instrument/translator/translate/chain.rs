@@ -52,7 +52,7 @@ impl CodeCache {
 
     /// Ends the chain in an exit to `to`.
     pub(crate) fn end_unit(&mut self, unit: &mut Superblock, to: Address) {
-        if std::mem::take(&mut unit.handed.parked) {
+        if std::mem::take(&mut unit.handed.rcx_spilled) {
             unit.hot.load(RCX, layout::SAVE_RCX);
         }
         let patch = unit.hot.jump(unit.hot.here());
@@ -112,21 +112,21 @@ impl CodeCache {
         // The text may have changed since the plan.
         plan.next_flows &= runs_on(block, plan.usual.map(|u| u.at));
         let leave = self.leave(&plan, source, block)?;
-        let Handed { flow, parked } = std::mem::take(&mut unit.handed);
+        let Handed { flow, rcx_spilled } = std::mem::take(&mut unit.handed);
         let lands_without_flags = self.spares_taken_branches(unit.places)
             && matches!(block.end, Terminator::Call(_) | Terminator::CallIndirect)
             && source.dead_at(block.next()) == Dead::All;
         let returns_to = unit.copy.as_ref().map(|copy| copy.next);
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         (writer.plan, writer.flows, writer.leave) = (plan, flow.is_some(), leave);
-        (writer.lands_without_flags, writer.parked) = (lands_without_flags, parked);
+        (writer.lands_without_flags, writer.rcx_spilled) = (lands_without_flags, rcx_spilled);
         let counts_in_line = !writer.flows && !writer.choose_loop_counter();
         let position = if counts_in_line { source.counter_position(block, returns_to) } else { None };
         let next = writer.write(position)?;
         let written = writer.finish();
         let counted_aside = flow.map(|_| (slot, source.dead_at(block.start)));
-        let has_side = parked || flow.is_some();
-        let side = has_side.then(|| self.write_side(unit, counted_aside, parked, written.entry));
+        let has_side = rcx_spilled || flow.is_some();
+        let side = has_side.then(|| self.write_side(unit, counted_aside, rcx_spilled, written.entry));
         let flow = flow.map(|(from, left)| Flow { from, left });
         if plan.next_flows || plan.copies_callee {
             unit.handed.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));

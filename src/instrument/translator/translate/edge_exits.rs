@@ -19,8 +19,8 @@ impl Writer<'_> {
         };
         let cold = &mut self.unit.cold;
         let stub = cold.here();
-        let counted = count(cold, slot, dead, self.parked);
-        if self.parked {
+        let counted = count(cold, slot, dead, self.rcx_spilled);
+        if self.rcx_spilled {
             cold.load(RCX, layout::SAVE_RCX);
         }
         let jump = cold.jump(cold.here());
@@ -49,15 +49,15 @@ impl CodeCache {
         &mut self,
         unit: &mut Superblock,
         slot: Option<(u32, Dead)>,
-        parked: bool,
+        rcx_spilled: bool,
         entry: CacheAddress,
     ) -> CacheAddress {
         let cold = &mut unit.cold;
         let side = cold.here();
-        if parked {
+        if rcx_spilled {
             cold.save(layout::SAVE_RCX, RCX);
         }
-        let counted = slot.map(|(slot, dead)| (slot, count(cold, slot, dead, parked)));
+        let counted = slot.map(|(slot, dead)| (slot, count(cold, slot, dead, rcx_spilled)));
         cold.jump(entry);
         if let Some((slot, from)) = counted {
             self.counters.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });

@@ -4,7 +4,7 @@ use crate::instrument::translator::code_cache::block::{CompareImmediate, ReturnP
 use crate::instrument::translator::translate::arrival::Arrival;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::translator::translate::returns::{CALL_TABLE, call_looked_up_in, unless_equal};
-use crate::instrument::translator::translate::superblock::{PendingHead, Superblock};
+use crate::instrument::translator::translate::superblock::{PendingBucket, Superblock};
 use crate::instrument::x86_64::compare::Comparison;
 use crate::instrument::x86_64::emit::{Code, RSP};
 use crate::tracee::address::{Address, CacheAddress};
@@ -50,7 +50,7 @@ impl Superblock {
     pub(crate) fn land_in_cold(&mut self, next: Address) -> (CompareImmediate, CacheAddress) {
         let head = self.cold.here();
         let Comparison { tag, other } = unless_equal(&mut self.cold, next, Arrival::Return);
-        self.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
+        self.heads.push(PendingBucket { arrival: Arrival::Return, at: next, head, other });
         let here = self.cold.here();
         (tag, self.cold.jump(here))
     }

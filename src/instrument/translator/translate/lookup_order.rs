@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
-use crate::instrument::translator::translate::superblock::{PendingHead, Superblock};
+use crate::instrument::translator::translate::superblock::{PendingBucket, Superblock};
 use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
 use crate::tracee::address::CacheAddress;
 
@@ -26,7 +26,7 @@ impl CodeCache {
     /// Inserts a superblock's comparisons into the lookups; returns the links to set, in order, once the code is in place.
     pub(crate) fn chain_heads(&mut self, unit: &mut Superblock) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
-        for PendingHead { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
+        for PendingBucket { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
             let entry = Self::entry_of(unit.version, at, arrival);
             let (next, link) = self.head_link(entry, unit.places, head, &links, Some(unit));
             if unit.places > 0 && matches!(link, Link::Entry(..)) {

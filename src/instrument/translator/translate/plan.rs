@@ -14,7 +14,7 @@ pub(crate) struct BlockPlan {
     /// That block has no counter in line.
     pub(crate) next_flows: bool,
     /// That block begins with RCX in its slot, where the end of this one leaves it.
-    pub(crate) park: bool,
+    pub(crate) spill_rcx: bool,
     /// The usual target of the indirect jump or call that ends it.
     pub(crate) usual: Option<InlineCache>,
     /// Its callee is inlined behind it.

@@ -52,7 +52,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::{Place, Version};
 use crate::instrument::translator::translate::arrival::{Arrival, Transfer};
 use crate::instrument::translator::translate::block_emitter::Writer;
-use crate::instrument::translator::translate::superblock::{PendingHead, Superblock};
+use crate::instrument::translator::translate::superblock::{PendingBucket, Superblock};
 use crate::instrument::x86_64::compare::{Comparison, PUSHFQ};
 use crate::instrument::x86_64::emit::{Code, PUSH_TOP, RCX, RDX, RSP, reached, relative};
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
@@ -167,7 +167,7 @@ impl Writer<'_> {
         let head = self.unit.hot.here();
         let Comparison { tag, other } = self.land(next);
         self.load_rcx_unless_parked();
-        self.unit.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
+        self.unit.heads.push(PendingBucket { arrival: Arrival::Return, at: next, head, other });
         self.landing = Some(ReturnPoint { from, call, own, tag });
         head
     }
@@ -245,7 +245,7 @@ impl Writer<'_> {
     /// The same in a relaid-out block, by the stub that all of them share.
     fn return_by_stub(&mut self, counted: bool) {
         let [saves_rcx, finds_it_saved] = self.space.arenas[self.unit.arena].stubs.returns;
-        let is_saved = !counted || self.parked;
+        let is_saved = !counted || self.rcx_spilled;
         let (stub, moved) = if is_saved { (finds_it_saved, SpillState::Rcx) } else { (saves_rcx, SpillState::Nothing) };
         if !counted {
             self.save_rcx(counted);
@@ -298,7 +298,7 @@ impl CodeCache {
             let head = unit.hot.here();
             // The rest of the code for a call follows, at the entry for direct calls.
             let Comparison { tag, other } = unless_equal(&mut unit.hot, start, Arrival::Jump);
-            unit.heads.push(PendingHead { arrival, at: start, head, other });
+            unit.heads.push(PendingBucket { arrival, at: start, head, other });
             tag
         });
         if !called && looked_up != Some(Arrival::Call) {

@@ -29,7 +29,7 @@ pub enum TranslateError {
 
 /// A comparison that a lookup leads to once its code is in place: a landing, or a hot block with the comparison before it.
 #[derive(Debug)]
-pub(crate) struct PendingHead {
+pub(crate) struct PendingBucket {
     pub(crate) arrival: Arrival,
     pub(crate) at: Address,
     pub(crate) head: CacheAddress,
@@ -43,7 +43,7 @@ pub(crate) struct Handed {
     /// That one has no counter in line: the block before it, and the counter of that block's exits to elsewhere.
     pub(crate) flow: Option<(BlockId, Option<u32>)>,
     /// That one begins with RCX in its slot.
-    pub(crate) parked: bool,
+    pub(crate) rcx_spilled: bool,
 }
 
 /// A superblock that is being written.
@@ -55,7 +55,7 @@ pub(crate) struct Superblock {
     pub(crate) sites: Vec<SiteId>,
     pub(crate) blocks: Vec<BlockId>,
     /// Comparisons that lookups will lead to.
-    pub(crate) heads: Vec<PendingHead>,
+    pub(crate) heads: Vec<PendingBucket>,
     /// Number of the relayout that writes it; 0 if none does.
     pub(crate) places: u32,
     /// State that the block written last hands to the next one.

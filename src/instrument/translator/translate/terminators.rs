@@ -145,7 +145,7 @@ impl Writer<'_> {
 
     /// Saves RCX, which is free from here on.
     pub(crate) fn save_rcx(&mut self, counted: bool) {
-        if !self.parked {
+        if !self.rcx_spilled {
             self.unit.hot.save(layout::SAVE_RCX, RCX);
         }
         if !counted {

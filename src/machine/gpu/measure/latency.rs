@@ -1,8 +1,8 @@
 //! Latencies of L1, L2 and DRAM, and the cost of a launch: work that takes little power, so it fills pauses.
 
+use crate::machine::gpu::campaign::Campaign;
 use crate::machine::gpu::driver::{Direction, Grid, HostKind};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::Lab;
 use crate::machine::gpu::log;
 use crate::machine::gpu::ptx::{Cached, Launch, chase, empty, flush, link};
 
@@ -23,50 +23,56 @@ const WAITS: u64 = 300;
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn round(lab: &mut Lab) -> Result<(), GpuError> {
-    let l1 = (lab.l1_set() / 4).min(16 << 10);
-    hops(lab, "gpu.lat.l1", Cached::L1AndL2, (l1 / LINE, l1), false)?;
-    let l2 = (lab.gpu.l2_bytes / 4).max(1 << 20);
-    hops(lab, "gpu.lat.l2", Cached::L2Only, (4096.min(l2 / LINE), l2), false)?;
-    let spread = DRAM_SPREAD.min(lab.arena.bytes / 4);
-    hops(lab, "gpu.lat.dram", Cached::L2Only, (DRAM_LINES.min(spread / LINE / 4), spread), true)
+pub fn round(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let l1 = (campaign.l1_set() / 4).min(16 << 10);
+    hops(campaign, "gpu.lat.l1", Cached::L1AndL2, (l1 / LINE, l1), false)?;
+    let l2 = (campaign.gpu.l2_bytes / 4).max(1 << 20);
+    hops(campaign, "gpu.lat.l2", Cached::L2Only, (4096.min(l2 / LINE), l2), false)?;
+    let spread = DRAM_SPREAD.min(campaign.arena.bytes / 4);
+    hops(campaign, "gpu.lat.dram", Cached::L2Only, (DRAM_LINES.min(spread / LINE / 4), spread), true)
 }
 
 /// Time of a hop over `lines` lines spread over `bytes`. `cold`: each is met once, none is in L2; else all are met before, too.
-fn hops(lab: &mut Lab, id: &str, cached: Cached, (lines, bytes): (u64, u64), cold: bool) -> Result<(), GpuError> {
+fn hops(
+    campaign: &mut Campaign,
+    id: &str,
+    cached: Cached,
+    (lines, bytes): (u64, u64),
+    cold: bool,
+) -> Result<(), GpuError> {
     let (Some(chase), Some(link), Some(flush)) =
-        (lab.function(&chase(cached))?, lab.function(&link())?, lab.function(&flush())?)
+        (campaign.function(&chase(cached))?, campaign.function(&link())?, campaign.function(&flush())?)
     else {
         return Ok(());
     };
     let order = order(lines, bytes);
     let first = order.first().copied().unwrap_or(0);
     // The order lies behind the lines.
-    let at = lab.arena.at;
+    let at = campaign.arena.at;
     let list = at + bytes;
-    let host = lab.host(HostKind::Pinned, 0)?;
+    let host = campaign.host(HostKind::Pinned, 0)?;
     let words: Vec<u8> = order.iter().flat_map(|offset| offset.to_ne_bytes()).collect();
-    lab.cuda.write_host(host, &words)?;
-    lab.cuda.copy(Direction::In, list, host, words.len() as u64)?;
-    let linked = lab.grid(1, 256, lines, [at, list, 0]);
-    lab.cuda.time(&link, &[linked])?;
+    campaign.cuda.write_host(host, &words)?;
+    campaign.cuda.copy(Direction::In, list, host, words.len() as u64)?;
+    let linked = campaign.grid(1, 256, lines, [at, list, 0]);
+    campaign.cuda.time(&link, &[linked])?;
     let hops = if cold { lines } else { LEAST_HOPS[usize::from(cached == Cached::L1AndL2)].max(lines) };
     let one = |count| Grid { launch: Launch { blocks: 1, threads: 1, iters: 1, count }, arrays: [at + first, 0, 0] };
     let shot = if cold {
-        let rest = lab.arena.bytes / 2;
-        let (per_sm, threads) = lab.full();
-        let over = lab.grid(per_sm, threads, FLUSHED.min(rest) / 16, [at + rest, 0, 0]);
-        lab.cuda.time(&flush, &[over])?;
-        lab.cuda.time(&chase, &[one(lines)])?
+        let rest = campaign.arena.bytes / 2;
+        let (per_sm, threads) = campaign.full();
+        let over = campaign.grid(per_sm, threads, FLUSHED.min(rest) / 16, [at + rest, 0, 0]);
+        campaign.cuda.time(&flush, &[over])?;
+        campaign.cuda.time(&chase, &[one(lines)])?
     } else {
-        lab.cuda.time(&chase, &[one(lines), one(hops)])?
+        campaign.cuda.time(&chase, &[one(lines), one(hops)])?
     };
     let Some(shot) = shot.last() else { return Ok(()) };
     let clocks = shot.clocks as f64 / hops as f64;
-    let clock_hz = shot.clock_hz.unwrap_or(lab.gpu.clock_hz);
+    let clock_hz = shot.clock_hz.unwrap_or(campaign.gpu.clock_hz);
     log::line(|| format!("{id}: {clocks:.1} clocks, {:.2} ns", clocks / clock_hz * 1e9));
     if clocks > 0.0 {
-        lab.ledger.note(id, "s", clock_hz / clocks, Some(clock_hz));
+        campaign.ledger.note(id, "s", clock_hz / clocks, Some(clock_hz));
     }
     Ok(())
 }
@@ -88,13 +94,13 @@ fn order(lines: u64, bytes: u64) -> Vec<u64> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn launch(lab: &mut Lab) -> Result<(), GpuError> {
-    let Some(function) = lab.function(&empty())? else { return Ok(()) };
+pub fn launch(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let Some(function) = campaign.function(&empty())? else { return Ok(()) };
     let grid = Grid { launch: Launch { blocks: 1, threads: 32, iters: 1, count: 0 }, arrays: [0; 3] };
     for (id, wait, n) in [("gpu.launch", false, LAUNCHES), ("gpu.launch.wait", true, WAITS)] {
-        let seconds = lab.cuda.time_host(&function, grid, wait, n)? / n as f64;
+        let seconds = campaign.cuda.time_host(&function, grid, wait, n)? / n as f64;
         log::line(|| format!("{id}: {:.3} us", seconds * 1e6));
-        lab.ledger.note(id, "s", 1.0 / seconds.max(1e-9), None);
+        campaign.ledger.note(id, "s", 1.0 / seconds.max(1e-9), None);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The link between host and GPU.
 
+use crate::machine::gpu::campaign::{COPIED, Campaign};
 use crate::machine::gpu::driver::{Direction, HostKind};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::{COPIED, Lab};
 use crate::machine::gpu::log;
 use crate::machine::gpu::ptx::{Stream, stream};
 
@@ -23,27 +23,27 @@ const TIMES: usize = 4;
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn pinned(lab: &mut Lab) -> Result<(), GpuError> {
-    one_of_each(lab, HostKind::Pinned)
+pub fn pinned(campaign: &mut Campaign) -> Result<(), GpuError> {
+    one_of_each(campaign, HostKind::Pinned)
 }
 
 /// One round of the copies of pageable memory.
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn pageable(lab: &mut Lab) -> Result<(), GpuError> {
-    one_of_each(lab, HostKind::Pageable)
+pub fn pageable(campaign: &mut Campaign) -> Result<(), GpuError> {
+    one_of_each(campaign, HostKind::Pageable)
 }
 
-fn one_of_each(lab: &mut Lab, wanted: HostKind) -> Result<(), GpuError> {
+fn one_of_each(campaign: &mut Campaign, wanted: HostKind) -> Result<(), GpuError> {
     for (id, way, kind) in COPIES.into_iter().filter(|copy| copy.2 == wanted) {
-        let host = lab.host(kind, 0)?;
+        let host = campaign.host(kind, 0)?;
         // The first one warms up.
         let mut least = f64::INFINITY;
         for _ in 0..2 {
-            least = least.min(lab.cuda.copy(way, lab.arena.at, host, COPIED)?);
+            least = least.min(campaign.cuda.copy(way, campaign.arena.at, host, COPIED)?);
         }
-        note(lab, id, COPIED, least);
+        note(campaign, id, COPIED, least);
     }
     Ok(())
 }
@@ -52,16 +52,16 @@ fn one_of_each(lab: &mut Lab, wanted: HostKind) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn mixed(lab: &mut Lab) -> Result<(), GpuError> {
-    let hosts = [lab.host(HostKind::Pinned, 0)?, lab.host(HostKind::Pinned, 1)?];
-    let seconds = lab.cuda.copy_both([lab.arena.at, lab.arena.at + COPIED], hosts, COPIED)?;
-    note(lab, "gpu.link.both.pinned", 2 * COPIED, seconds);
-    if let Some(function) = lab.function(&stream(Stream::Read, 8))? {
-        let seen = lab.cuda.mapped(hosts[0])?;
-        let (per_sm, threads) = lab.full();
-        let grid = lab.grid(per_sm, threads, COPIED / 16, [seen, 0, 0]);
-        let seconds = lab.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
-        note(lab, "gpu.link.zerocopy", COPIED, seconds);
+pub fn mixed(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let hosts = [campaign.host(HostKind::Pinned, 0)?, campaign.host(HostKind::Pinned, 1)?];
+    let seconds = campaign.cuda.copy_both([campaign.arena.at, campaign.arena.at + COPIED], hosts, COPIED)?;
+    note(campaign, "gpu.link.both.pinned", 2 * COPIED, seconds);
+    if let Some(function) = campaign.function(&stream(Stream::Read, 8))? {
+        let seen = campaign.cuda.mapped(hosts[0])?;
+        let (per_sm, threads) = campaign.full();
+        let grid = campaign.grid(per_sm, threads, COPIED / 16, [seen, 0, 0]);
+        let seconds = campaign.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
+        note(campaign, "gpu.link.zerocopy", COPIED, seconds);
     }
     Ok(())
 }
@@ -70,26 +70,26 @@ pub fn mixed(lab: &mut Lab) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn managed(lab: &mut Lab) -> Result<(), GpuError> {
-    if !lab.identity.managed {
+pub fn managed(campaign: &mut Campaign) -> Result<(), GpuError> {
+    if !campaign.identity.managed {
         return Ok(());
     }
-    let Some(function) = lab.function(&stream(Stream::Update, 4))? else { return Ok(()) };
-    let host = lab.host(HostKind::Managed, 0)?;
-    lab.cuda.touch(host, COPIED)?;
-    let (per_sm, threads) = lab.full();
-    let grid = lab.grid(per_sm, threads, COPIED / 16, [host, 0, 0]);
-    let seconds = lab.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
-    note(lab, "gpu.link.managed.to-gpu", COPIED, seconds);
-    let seconds = lab.cuda.touch(host, COPIED)?;
-    note(lab, "gpu.link.managed.to-cpu", COPIED, seconds);
+    let Some(function) = campaign.function(&stream(Stream::Update, 4))? else { return Ok(()) };
+    let host = campaign.host(HostKind::Managed, 0)?;
+    campaign.cuda.touch(host, COPIED)?;
+    let (per_sm, threads) = campaign.full();
+    let grid = campaign.grid(per_sm, threads, COPIED / 16, [host, 0, 0]);
+    let seconds = campaign.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
+    note(campaign, "gpu.link.managed.to-gpu", COPIED, seconds);
+    let seconds = campaign.cuda.touch(host, COPIED)?;
+    note(campaign, "gpu.link.managed.to-cpu", COPIED, seconds);
     Ok(())
 }
 
-fn note(lab: &mut Lab, id: &str, bytes: u64, seconds: f64) {
+fn note(campaign: &mut Campaign, id: &str, bytes: u64, seconds: f64) {
     log::line(|| format!("{id}: {:.2} GB/s", bytes as f64 / seconds / 1e9));
     if seconds > 0.0 && seconds.is_finite() {
-        lab.ledger.note(id, "byte/s", bytes as f64 / seconds, None);
+        campaign.ledger.note(id, "byte/s", bytes as f64 / seconds, None);
     }
 }
 
@@ -97,18 +97,18 @@ fn note(lab: &mut Lab, id: &str, bytes: u64, seconds: f64) {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn over_size(lab: &mut Lab) -> Result<(), GpuError> {
+pub fn over_size(campaign: &mut Campaign) -> Result<(), GpuError> {
     for (id, way, kind) in COPIES {
-        let host = lab.host(kind, 0)?;
+        let host = campaign.host(kind, 0)?;
         let mut points = Vec::new();
         for bytes in SIZES {
             let mut least = f64::INFINITY;
             for _ in 0..TIMES {
-                least = least.min(lab.cuda.copy(way, lab.arena.at, host, bytes)?);
+                least = least.min(campaign.cuda.copy(way, campaign.arena.at, host, bytes)?);
             }
             points.push((bytes as f64, bytes as f64 / least.max(1e-9)));
         }
-        lab.ledger.sweep(id, "byte", "byte/s", points);
+        campaign.ledger.sweep(id, "byte", "byte/s", points);
     }
     Ok(())
 }

@@ -14,122 +14,122 @@ mod tensor;
 
 use std::time::{Duration, Instant};
 
+use super::campaign::Campaign;
 use super::catalogue;
 use super::error::GpuError;
-use super::lab::Lab;
 use super::log;
 use crate::machine::progress::Progress;
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::machine::Missing;
 use plan::Step;
 
-/// Measures all that `lab`'s effort asks for.
+/// Measures all that `campaign`'s effort asks for.
 ///
 /// # Errors
 /// [`GpuError`] if the GPU is lost; earlier measurements are kept.
-pub fn all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), GpuError> {
-    match lab.effort {
-        Effort::Quick => quick(lab, progress),
-        Effort::Full => full(lab, progress),
+pub fn all(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), GpuError> {
+    match campaign.effort {
+        Effort::Quick => quick(campaign, progress),
+        Effort::Full => full(campaign, progress),
     }
 }
 
-fn quick(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), GpuError> {
+fn quick(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), GpuError> {
     let total = plan::QUICK_STEPS.len() + 1;
     let kind = &tensor::KINDS[0];
-    let ready = prepared(lab, kind)?;
+    let ready = prepared(campaign, kind)?;
     for (done, step) in plan::QUICK_STEPS.iter().enumerate() {
-        tell(lab, progress, step.name, done, total);
+        tell(campaign, progress, step.name, done, total);
         let rounds = if done == 0 { 1 } else { plan::QUICK_ROUNDS };
-        (0..rounds).try_for_each(|_| run(lab, step))?;
+        (0..rounds).try_for_each(|_| run(campaign, step))?;
     }
     if let Some(ready) = ready {
-        tell(lab, progress, kind.id, total - 1, total);
-        rest(lab);
-        burst(lab, kind, &ready, false)?;
+        tell(campaign, progress, kind.id, total - 1, total);
+        rest(campaign);
+        burst(campaign, kind, &ready, false)?;
     }
     Ok(())
 }
 
-fn full(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), GpuError> {
+fn full(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), GpuError> {
     let total = plan::BUSY.len() + tensor::KINDS.len() + 1;
     for (done, step) in plan::BUSY.iter().enumerate() {
-        tell(lab, progress, step.name, done, total);
-        run(lab, step)?;
+        tell(campaign, progress, step.name, done, total);
+        run(campaign, step)?;
     }
-    tensor::fp64(lab);
+    tensor::fp64(campaign);
     let mut ready = Vec::new();
     for kind in &tensor::KINDS {
-        ready.extend(prepared(lab, kind)?.map(|ready| (kind, ready)));
+        ready.extend(prepared(campaign, kind)?.map(|ready| (kind, ready)));
     }
     let mut quiet_rounds = 0;
     let mut fillers = plan::FILLERS.iter();
     for (n, (kind, ready)) in ready.iter().enumerate() {
-        tell(lab, progress, kind.id, plan::BUSY.len() + n, total);
-        quiet_round(lab)?;
+        tell(campaign, progress, kind.id, plan::BUSY.len() + n, total);
+        quiet_round(campaign)?;
         quiet_rounds += 1;
         if let Some(filler) = fillers.next() {
-            run(lab, filler)?;
+            run(campaign, filler)?;
         }
-        rest(lab);
-        burst(lab, kind, ready, true)?;
+        rest(campaign);
+        burst(campaign, kind, ready, true)?;
     }
-    tell(lab, progress, "latencies and links", total - 1, total);
+    tell(campaign, progress, "latencies and links", total - 1, total);
     for _ in quiet_rounds..plan::QUIET_ROUNDS {
-        quiet_round(lab)?;
+        quiet_round(campaign)?;
     }
-    fillers.try_for_each(|filler| run(lab, filler))
+    fillers.try_for_each(|filler| run(campaign, filler))
 }
 
-fn quiet_round(lab: &mut Lab) -> Result<(), GpuError> {
-    plan::QUIET.iter().try_for_each(|step| run(lab, step))
+fn quiet_round(campaign: &mut Campaign) -> Result<(), GpuError> {
+    plan::QUIET.iter().try_for_each(|step| run(campaign, step))
 }
 
-fn prepared(lab: &mut Lab, kind: &tensor::Kind) -> Result<Option<tensor::Ready>, GpuError> {
-    match tensor::prepare(lab, kind) {
+fn prepared(campaign: &mut Campaign, kind: &tensor::Kind) -> Result<Option<tensor::Ready>, GpuError> {
+    match tensor::prepare(campaign, kind) {
         Err(error) if !error.is_fatal() => {
-            lab.fail(&[kind.id], &error);
+            campaign.fail(&[kind.id], &error);
             Ok(None)
         }
         other => other,
     }
 }
 
-fn burst(lab: &mut Lab, kind: &tensor::Kind, ready: &tensor::Ready, go_on: bool) -> Result<(), GpuError> {
+fn burst(campaign: &mut Campaign, kind: &tensor::Kind, ready: &tensor::Ready, go_on: bool) -> Result<(), GpuError> {
     // Late, a burst is still worth its few milliseconds.
-    let is_late = Instant::now() > lab.deadline;
-    match tensor::burst(lab, kind, ready, go_on && !is_late) {
-        Err(error) if !error.is_fatal() => lab.fail(&[kind.id], &error),
+    let is_late = Instant::now() > campaign.deadline;
+    match tensor::burst(campaign, kind, ready, go_on && !is_late) {
+        Err(error) if !error.is_fatal() => campaign.fail(&[kind.id], &error),
         other => return other,
     }
     Ok(())
 }
 
 /// Runs a step if there is time. A failure that concerns only this step becomes the reason why its ceilings are missing.
-fn run(lab: &mut Lab, step: &Step) -> Result<(), GpuError> {
+fn run(campaign: &mut Campaign, step: &Step) -> Result<(), GpuError> {
     let begin = Instant::now();
-    if begin + Duration::from_secs_f64(step.seconds) > lab.deadline {
+    if begin + Duration::from_secs_f64(step.seconds) > campaign.deadline {
         for id in step.ids {
-            lab.ledger.missing(id, catalogue::unit(id), Missing::Time, "it did not fit the time");
+            campaign.ledger.missing(id, catalogue::unit(id), Missing::Time, "it did not fit the time");
         }
         return Ok(());
     }
-    let done = (step.run)(lab);
+    let done = (step.run)(campaign);
     log::line(|| format!("{}: {:.3} s of {:.3}", step.name, begin.elapsed().as_secs_f64(), step.seconds));
     match done {
-        Err(error) if !error.is_fatal() => lab.fail(step.ids, &error),
+        Err(error) if !error.is_fatal() => campaign.fail(step.ids, &error),
         other => return other,
     }
     Ok(())
 }
 
 /// Waits until there was no tensor work for long enough.
-fn rest(lab: &Lab) {
-    if let Some(last) = lab.last_tensor {
+fn rest(campaign: &Campaign) {
+    if let Some(last) = campaign.last_tensor {
         std::thread::sleep(tensor::PAUSE.saturating_sub(last.elapsed()));
     }
 }
 
-fn tell(lab: &Lab, progress: &mut dyn Progress, what: &str, done: usize, total: usize) {
-    progress.group(&format!("gpu{} {what}", lab.gpu.index), done, total);
+fn tell(campaign: &Campaign, progress: &mut dyn Progress, what: &str, done: usize, total: usize) {
+    progress.group(&format!("gpu{} {what}", campaign.gpu.index), done, total);
 }

@@ -2,9 +2,9 @@
 
 use super::tensor::{self, KINDS};
 use super::{latency, link, reuse, rounds, sweeps};
+use crate::machine::gpu::campaign::Campaign;
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::Lab;
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 
 /// Ceilings of a quick measurement, besides those of [`QUICK_STEPS`].
 pub const QUICK: [&str; 6] =
@@ -27,14 +27,14 @@ pub struct Step {
     /// Planned seconds, the compiler's time included.
     pub seconds: f64,
     /// Does it.
-    pub run: fn(&mut Lab) -> Result<(), GpuError>,
+    pub run: fn(&mut Campaign) -> Result<(), GpuError>,
 }
 
 const fn step(
     name: &'static str,
     ids: &'static [&'static str],
     seconds: f64,
-    run: fn(&mut Lab) -> Result<(), GpuError>,
+    run: fn(&mut Campaign) -> Result<(), GpuError>,
 ) -> Step {
     Step { name, ids, seconds, run }
 }

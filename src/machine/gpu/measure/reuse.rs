@@ -1,8 +1,8 @@
 //! Figure 7 of Lo et al.: effective bandwidth over the number of kernels that use data once they are on the GPU.
 
+use crate::machine::gpu::campaign::{COPIED, Campaign};
 use crate::machine::gpu::driver::{Direction, HostKind};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::{COPIED, Lab};
 use crate::machine::gpu::ptx::{Stream, stream};
 
 /// How data get to the kernels.
@@ -27,42 +27,42 @@ const KERNELS: [usize; 3] = [1, 8, 64];
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn measure(lab: &mut Lab) -> Result<(), GpuError> {
-    let has_managed = lab.identity.managed;
+pub fn measure(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let has_managed = campaign.identity.managed;
     for (id, way) in WAYS.into_iter().filter(|(_, way)| *way != Way::Managed || has_managed) {
         let mut points = Vec::new();
         for n in KERNELS {
-            let seconds = once(lab, way, n)?;
+            let seconds = once(campaign, way, n)?;
             points.push((n as f64, (n as u64 + 1) as f64 * 2.0 * COPIED as f64 / seconds.max(1e-9)));
         }
-        lab.ledger.sweep(id, "kernels", "byte/s", points);
+        campaign.ledger.sweep(id, "kernels", "byte/s", points);
     }
     Ok(())
 }
 
-fn once(lab: &mut Lab, way: Way, kernels: usize) -> Result<f64, GpuError> {
-    let Some(function) = lab.function(&stream(Stream::Update, 4))? else { return Ok(f64::INFINITY) };
+fn once(campaign: &mut Campaign, way: Way, kernels: usize) -> Result<f64, GpuError> {
+    let Some(function) = campaign.function(&stream(Stream::Update, 4))? else { return Ok(f64::INFINITY) };
     let kind = match way {
         Way::Copied(kind) => kind,
         Way::ZeroCopy => HostKind::Pinned,
         Way::Managed => HostKind::Managed,
     };
-    let host = lab.host(kind, 0)?;
+    let host = campaign.host(kind, 0)?;
     let data = match way {
-        Way::Copied(_) => lab.arena.at,
-        Way::ZeroCopy => lab.cuda.mapped(host)?,
+        Way::Copied(_) => campaign.arena.at,
+        Way::ZeroCopy => campaign.cuda.mapped(host)?,
         Way::Managed => host,
     };
-    let (per_sm, threads) = lab.full();
-    let grid = lab.grid(per_sm, threads, COPIED / 16, [data, 0, 0]);
-    let mut seconds = lab.cuda.touch(host, COPIED)?;
+    let (per_sm, threads) = campaign.full();
+    let grid = campaign.grid(per_sm, threads, COPIED / 16, [data, 0, 0]);
+    let mut seconds = campaign.cuda.touch(host, COPIED)?;
     if let Way::Copied(_) = way {
-        seconds += lab.cuda.copy(Direction::In, data, host, COPIED)?;
+        seconds += campaign.cuda.copy(Direction::In, data, host, COPIED)?;
     }
-    let shots = lab.cuda.time(&function, &vec![grid; kernels])?;
+    let shots = campaign.cuda.time(&function, &vec![grid; kernels])?;
     seconds += shots.iter().map(|shot| shot.seconds).sum::<f64>();
     if let Way::Copied(_) = way {
-        seconds += lab.cuda.copy(Direction::Out, data, host, COPIED)?;
+        seconds += campaign.cuda.copy(Direction::Out, data, host, COPIED)?;
     }
     Ok(seconds)
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
+use crate::machine::gpu::campaign::{Campaign, LAUNCH_S, unit};
 use crate::machine::gpu::driver::{Function, Grid};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::{LAUNCH_S, Lab, unit};
 use crate::machine::gpu::log;
 use crate::machine::gpu::ptx::{
     Access, Cached, Kernel, Operation, Precision, Shape, Stream, Type, dmma, l1_region, mma, scalar, shared, stream,
     working_set,
 };
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::machine::Missing;
 
 /// Rounds of a full and of a quick measurement.
@@ -40,51 +40,51 @@ struct Ready {
 ///
 /// # Errors
 /// [`GpuError`] if nothing more can be measured on this GPU.
-pub fn measure(lab: &mut Lab) -> Result<(), GpuError> {
-    let quick = lab.effort == Effort::Quick;
-    let mut entries = if quick { Vec::new() } else { arithmetic(lab) };
+pub fn measure(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let quick = campaign.effort == Effort::Quick;
+    let mut entries = if quick { Vec::new() } else { arithmetic(campaign) };
     if quick {
-        entries.extend(arithmetic(lab).into_iter().filter(|e| ["gpu.fp64.fma", "gpu.fp32.fma"].contains(&e.id)));
+        entries.extend(arithmetic(campaign).into_iter().filter(|e| ["gpu.fp64.fma", "gpu.fp32.fma"].contains(&e.id)));
     }
-    entries.extend(memory(lab).into_iter().filter(|e| !quick || super::plan::QUICK.contains(&e.id)));
+    entries.extend(memory(campaign).into_iter().filter(|e| !quick || super::plan::QUICK.contains(&e.id)));
     let mut ready = Vec::new();
     for entry in entries {
         let id = entry.id;
-        match prepare(lab, entry) {
+        match prepare(campaign, entry) {
             Ok(one) => ready.extend(one),
             Err(error) if error.is_fatal() => return Err(error),
-            Err(error) => lab.fail(&[id], &error),
+            Err(error) => campaign.fail(&[id], &error),
         }
     }
     for round in 0..ROUNDS[usize::from(quick)] {
-        if round > 1 && Instant::now() > lab.deadline {
+        if round > 1 && Instant::now() > campaign.deadline {
             break;
         }
-        one_round(lab, &ready)?;
+        one_round(campaign, &ready)?;
     }
     Ok(())
 }
 
-fn prepare(lab: &mut Lab, entry: Entry) -> Result<Option<Ready>, GpuError> {
+fn prepare(campaign: &mut Campaign, entry: Entry) -> Result<Option<Ready>, GpuError> {
     let Entry { id, kernel, grid, tensor } = entry;
-    let Some(function) = lab.function(&kernel)? else {
+    let Some(function) = campaign.function(&kernel)? else {
         let reason = format!("{} needs compute capability {}.{}", kernel.name, kernel.needs.major, kernel.needs.minor);
-        lab.ledger.missing(id, unit(&kernel), Missing::Host, &reason);
+        campaign.ledger.missing(id, unit(&kernel), Missing::Host, &reason);
         return Ok(None);
     };
-    let grid = lab.aim(&function, grid, LAUNCH_S)?;
+    let grid = campaign.aim(&function, grid, LAUNCH_S)?;
     if tensor {
-        lab.last_tensor = Some(Instant::now());
+        campaign.last_tensor = Some(Instant::now());
     }
     Ok(Some(Ready { id, function, grid, tensor }))
 }
 
-fn one_round(lab: &mut Lab, ready: &[Ready]) -> Result<(), GpuError> {
+fn one_round(campaign: &mut Campaign, ready: &[Ready]) -> Result<(), GpuError> {
     let mut best: BTreeMap<&str, (f64, Option<f64>, &'static str)> = BTreeMap::new();
     for one in ready {
-        let (rate, clock_hz) = lab.rate(&one.function, one.grid, LAUNCHES)?;
+        let (rate, clock_hz) = campaign.rate(&one.function, one.grid, LAUNCHES)?;
         if one.tensor {
-            lab.last_tensor = Some(Instant::now());
+            campaign.last_tensor = Some(Instant::now());
         }
         log::line(|| {
             let (name, iters) = (&one.function.kernel.name, one.grid.launch.iters);
@@ -97,13 +97,13 @@ fn one_round(lab: &mut Lab, ready: &[Ready]) -> Result<(), GpuError> {
         }
     }
     for (id, (rate, clock_hz, unit)) in best {
-        lab.ledger.note(id, unit, rate, clock_hz);
+        campaign.ledger.note(id, unit, rate, clock_hz);
     }
     Ok(())
 }
 
 /// Chains × unroll and grids that reach the roofs on compute capability 9.0.
-fn arithmetic(lab: &Lab) -> Vec<Entry> {
+fn arithmetic(campaign: &Campaign) -> Vec<Entry> {
     use {Operation::*, Precision::*};
     let scalars = [
         ("gpu.fp64.fma", Fma, F64, 32),
@@ -117,7 +117,7 @@ fn arithmetic(lab: &Lab) -> Vec<Entry> {
         ("gpu.int32.mad", Fma, I32, 16),
         ("gpu.ex2", Ex2, F32, 16),
     ];
-    let of_all = lab.grid(4, 256, 0, [lab.arena.at; 3]);
+    let of_all = campaign.grid(4, 256, 0, [campaign.arena.at; 3]);
     let entry = |id, kernel, tensor| Entry { id, kernel, grid: of_all, tensor };
     let mut entries: Vec<Entry> =
         scalars.map(|(id, op, of, unroll)| entry(id, scalar(op, of, 8, unroll), false)).into();
@@ -134,8 +134,8 @@ fn arithmetic(lab: &Lab) -> Vec<Entry> {
 }
 
 /// Streams and repeated reads. The arrays of a stream share the arena.
-fn memory(lab: &Lab) -> Vec<Entry> {
-    let (base, bytes) = (lab.arena.at, lab.arena.bytes);
+fn memory(campaign: &Campaign) -> Vec<Entry> {
+    let (base, bytes) = (campaign.arena.at, campaign.arena.bytes);
     let mut entries = Vec::new();
     let mut add = |id, kernel, grid| entries.push(Entry { id, kernel, grid, tensor: false });
     let streams = [
@@ -148,17 +148,17 @@ fn memory(lab: &Lab) -> Vec<Entry> {
     for (id, kind, in_flight, arrays) in streams {
         let each = (bytes / arrays) & !0xfffff;
         let places = [base, base + (arrays > 1) as u64 * each, base + (arrays > 2) as u64 * 2 * each];
-        for (per_sm, threads) in [lab.full(), (lab.gpu.threads_per_multiprocessor / 256, 256)] {
-            add(id, stream(kind, in_flight), lab.grid(per_sm, threads, each / 16, places));
+        for (per_sm, threads) in [campaign.full(), (campaign.gpu.threads_per_multiprocessor / 256, 256)] {
+            add(id, stream(kind, in_flight), campaign.grid(per_sm, threads, each / 16, places));
         }
     }
-    let (at, (per_sm, threads)) = ([base, 0, 0], lab.full());
+    let (at, (per_sm, threads)) = ([base, 0, 0], campaign.full());
     for part in [8, 4, 2] {
-        let set = (lab.gpu.l2_bytes / part).max(1 << 20) / 16;
-        add("gpu.l2.read", working_set(Cached::L2Only), lab.grid(per_sm, threads, set, at));
+        let set = (campaign.gpu.l2_bytes / part).max(1 << 20) / 16;
+        add("gpu.l2.read", working_set(Cached::L2Only), campaign.grid(per_sm, threads, set, at));
     }
-    add("gpu.l1.read", l1_region(), lab.grid(1, 1024, lab.l1_set() / 16, at));
-    add("gpu.l1.read", working_set(Cached::L1AndL2), lab.grid(per_sm, threads, lab.l1_set() / 16, at));
+    add("gpu.l1.read", l1_region(), campaign.grid(1, 1024, campaign.l1_set() / 16, at));
+    add("gpu.l1.read", working_set(Cached::L1AndL2), campaign.grid(per_sm, threads, campaign.l1_set() / 16, at));
     let accesses = [
         ("gpu.shared.read", Access::Read),
         ("gpu.shared.write", Access::Write),
@@ -166,7 +166,7 @@ fn memory(lab: &Lab) -> Vec<Entry> {
         ("gpu.shared.stride32", Access::Stride32),
     ];
     for (id, access) in accesses {
-        add(id, shared(access), lab.grid(per_sm, threads, 0, at));
+        add(id, shared(access), campaign.grid(per_sm, threads, 0, at));
     }
     entries
 }

@@ -1,7 +1,7 @@
 //! Curves: over the working set, the FLOPs on each element, parallelism, and the place of the loop over trials.
 
+use crate::machine::gpu::campaign::Campaign;
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::Lab;
 use crate::machine::gpu::ptx::{
     Cached, Data, Operation, Precision, flops_per_element, l1_region, launches_update, scalar, staged, trials_read,
     trials_update, working_set,
@@ -22,31 +22,31 @@ const MIB: u64 = 1 << 20;
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn working_sets(lab: &mut Lab) -> Result<(), GpuError> {
+pub fn working_sets(campaign: &mut Campaign) -> Result<(), GpuError> {
     let sizes = [64 * KIB, 256 * KIB, MIB].into_iter();
     let sizes = sizes.chain([2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048].map(|n| n * MIB));
-    let sizes: Vec<u64> = sizes.filter(|size| *size <= lab.arena.bytes).collect();
+    let sizes: Vec<u64> = sizes.filter(|size| *size <= campaign.arena.bytes).collect();
     for (id, cached) in [("gpu.workingset.l2", Cached::L2Only), ("gpu.workingset.l1l2", Cached::L1AndL2)] {
-        let Some(function) = lab.function(&working_set(cached))? else { continue };
+        let Some(function) = campaign.function(&working_set(cached))? else { continue };
         let (mut points, mut iters) = (Vec::new(), 16);
         for size in &sizes {
-            let (per_sm, threads) = lab.full();
-            let mut grid = lab.grid(per_sm, threads, size / 16, [lab.arena.at, 0, 0]);
+            let (per_sm, threads) = campaign.full();
+            let mut grid = campaign.grid(per_sm, threads, size / 16, [campaign.arena.at, 0, 0]);
             grid.launch.iters = iters;
-            let grid = lab.aim(&function, grid, LAUNCH_S)?;
+            let grid = campaign.aim(&function, grid, LAUNCH_S)?;
             iters = grid.launch.iters;
-            points.push((*size as f64, lab.rate(&function, grid, LAUNCHES)?.0));
+            points.push((*size as f64, campaign.rate(&function, grid, LAUNCHES)?.0));
         }
-        lab.ledger.sweep(id, "byte", "byte/s", points);
+        campaign.ledger.sweep(id, "byte", "byte/s", points);
     }
-    let Some(function) = lab.function(&l1_region())? else { return Ok(()) };
+    let Some(function) = campaign.function(&l1_region())? else { return Ok(()) };
     let mut points = Vec::new();
     for size in [4, 8, 16, 32, 64, 128, 256].map(|n| n * KIB) {
-        let grid = lab.grid(1, 1024, size / 16, [lab.arena.at, 0, 0]);
-        let grid = lab.aim(&function, grid, LAUNCH_S)?;
-        points.push((size as f64, lab.rate(&function, grid, LAUNCHES)?.0));
+        let grid = campaign.grid(1, 1024, size / 16, [campaign.arena.at, 0, 0]);
+        let grid = campaign.aim(&function, grid, LAUNCH_S)?;
+        points.push((size as f64, campaign.rate(&function, grid, LAUNCHES)?.0));
     }
-    lab.ledger.sweep("gpu.l1.region", "byte", "byte/s", points);
+    campaign.ledger.sweep("gpu.l1.region", "byte", "byte/s", points);
     Ok(())
 }
 
@@ -54,7 +54,7 @@ pub fn working_sets(lab: &mut Lab) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn flops(lab: &mut Lab) -> Result<(), GpuError> {
+pub fn flops(campaign: &mut Campaign) -> Result<(), GpuError> {
     let curves = [
         ("gpu.flops-per-element.fp32.dram", Precision::F32, Data::FromDram),
         ("gpu.flops-per-element.fp64.dram", Precision::F64, Data::FromDram),
@@ -64,16 +64,16 @@ pub fn flops(lab: &mut Lab) -> Result<(), GpuError> {
     for (id, precision, data) in curves {
         let mut points = Vec::new();
         for n in (1..=8).map(|power| 1 << power) {
-            let Some(function) = lab.function(&flops_per_element(precision, n, data))? else { continue };
+            let Some(function) = campaign.function(&flops_per_element(precision, n, data))? else { continue };
             let (per_sm, count) = match data {
-                Data::FromDram => (8, lab.arena.bytes.min(1 << 30) / 16),
+                Data::FromDram => (8, campaign.arena.bytes.min(1 << 30) / 16),
                 Data::FromL1 => (4, 1024),
             };
-            let grid = lab.grid(per_sm, 256, count, [lab.arena.at, 0, 0]);
-            let grid = lab.aim(&function, grid, LAUNCH_S)?;
-            points.push((f64::from(n), lab.rate(&function, grid, LAUNCHES)?.0));
+            let grid = campaign.grid(per_sm, 256, count, [campaign.arena.at, 0, 0]);
+            let grid = campaign.aim(&function, grid, LAUNCH_S)?;
+            points.push((f64::from(n), campaign.rate(&function, grid, LAUNCHES)?.0));
         }
-        lab.ledger.sweep(id, "flop/element", "flop/s", points);
+        campaign.ledger.sweep(id, "flop/element", "flop/s", points);
     }
     Ok(())
 }
@@ -82,22 +82,22 @@ pub fn flops(lab: &mut Lab) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn parallelism(lab: &mut Lab) -> Result<(), GpuError> {
+pub fn parallelism(campaign: &mut Campaign) -> Result<(), GpuError> {
     let curves = [("gpu.ilp.1", 1), ("gpu.ilp.2", 2), ("gpu.ilp.4", 4), ("gpu.ilp.8", 8)];
     for (id, chains) in curves {
-        let Some(function) = lab.function(&scalar(Operation::Fma, Precision::F32, chains, 128 / chains))? else {
+        let Some(function) = campaign.function(&scalar(Operation::Fma, Precision::F32, chains, 128 / chains))? else {
             continue;
         };
         let mut points = Vec::new();
         for (warps, per_sm, threads) in [(4, 1, 128), (8, 1, 256), (16, 1, 512), (32, 1, 1024), (64, 2, 1024)] {
-            if warps * 32 > lab.gpu.threads_per_multiprocessor {
+            if warps * 32 > campaign.gpu.threads_per_multiprocessor {
                 continue;
             }
-            let grid = lab.grid(per_sm, threads, 0, [lab.arena.at; 3]);
-            let grid = lab.aim(&function, grid, LAUNCH_S)?;
-            points.push((f64::from(warps), lab.rate(&function, grid, LAUNCHES)?.0));
+            let grid = campaign.grid(per_sm, threads, 0, [campaign.arena.at; 3]);
+            let grid = campaign.aim(&function, grid, LAUNCH_S)?;
+            points.push((f64::from(warps), campaign.rate(&function, grid, LAUNCHES)?.0));
         }
-        lab.ledger.sweep(id, "warps", "flop/s", points);
+        campaign.ledger.sweep(id, "warps", "flop/s", points);
     }
     Ok(())
 }
@@ -106,22 +106,22 @@ pub fn parallelism(lab: &mut Lab) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn trials(lab: &mut Lab) -> Result<(), GpuError> {
+pub fn trials(campaign: &mut Campaign) -> Result<(), GpuError> {
     let curves = [
         ("gpu.trials.update", trials_update(), 1),
         ("gpu.trials.read", trials_read(), 1),
         ("gpu.trials.staged", staged(), LEAST_TRIALS),
     ];
     for (id, kernel, least) in curves {
-        let Some(function) = lab.function(&kernel)? else { continue };
+        let Some(function) = campaign.function(&kernel)? else { continue };
         let mut points = Vec::new();
-        for size in trial_sizes(lab) {
-            let grid = lab.grid(2, 512, size / 16, [lab.arena.at, 0, 0]);
-            let mut grid = lab.aim(&function, grid, LAUNCH_S)?;
+        for size in trial_sizes(campaign) {
+            let grid = campaign.grid(2, 512, size / 16, [campaign.arena.at, 0, 0]);
+            let mut grid = campaign.aim(&function, grid, LAUNCH_S)?;
             grid.launch.iters = grid.launch.iters.max(least);
-            points.push((size as f64, lab.rate(&function, grid, LAUNCHES)?.0));
+            points.push((size as f64, campaign.rate(&function, grid, LAUNCHES)?.0));
         }
-        lab.ledger.sweep(id, "byte", "byte/s", points);
+        campaign.ledger.sweep(id, "byte", "byte/s", points);
     }
     Ok(())
 }
@@ -130,19 +130,19 @@ pub fn trials(lab: &mut Lab) -> Result<(), GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn launches(lab: &mut Lab) -> Result<(), GpuError> {
-    let Some(function) = lab.function(&launches_update())? else { return Ok(()) };
+pub fn launches(campaign: &mut Campaign) -> Result<(), GpuError> {
+    let Some(function) = campaign.function(&launches_update())? else { return Ok(()) };
     let mut points = Vec::new();
-    for size in trial_sizes(lab) {
-        let grid = lab.grid(2, 512, size / 16, [lab.arena.at, 0, 0]);
+    for size in trial_sizes(campaign) {
+        let grid = campaign.grid(2, 512, size / 16, [campaign.arena.at, 0, 0]);
         let n = if size >= LONG { 8 } else { 100 };
-        let seconds = lab.cuda.time_together(&function, grid, n)?;
+        let seconds = campaign.cuda.time_together(&function, grid, n)?;
         points.push((size as f64, function.kernel.work(&grid.launch) * n as f64 / seconds.max(1e-9)));
     }
-    lab.ledger.sweep("gpu.trials.launches", "byte", "byte/s", points);
+    campaign.ledger.sweep("gpu.trials.launches", "byte", "byte/s", points);
     Ok(())
 }
 
-fn trial_sizes(lab: &Lab) -> Vec<u64> {
-    (0..8).map(|power| (64 * KIB) << (2 * power)).filter(|size| *size <= lab.arena.bytes).collect()
+fn trial_sizes(campaign: &Campaign) -> Vec<u64> {
+    (0..8).map(|power| (64 * KIB) << (2 * power)).filter(|size| *size <= campaign.arena.bytes).collect()
 }

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::machine::estimate::class::Class;
+use crate::machine::gpu::campaign::Campaign;
 use crate::machine::gpu::catalogue;
 use crate::machine::gpu::driver::{Function, Grid, MOST_LAUNCHES, Shot};
 use crate::machine::gpu::error::GpuError;
-use crate::machine::gpu::lab::Lab;
 use crate::machine::gpu::log;
 use crate::machine::gpu::ptx::{Kernel, Type, mma, wgmma};
 use crate::profile::machine::{Ceiling, How, Missing, Quality};
@@ -70,9 +70,9 @@ pub struct Ready {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn prepare(lab: &mut Lab, kind: &Kind) -> Result<Option<Ready>, GpuError> {
+pub fn prepare(campaign: &mut Campaign, kind: &Kind) -> Result<Option<Ready>, GpuError> {
     let (from_shared, in_registers) = (wgmma(kind.operand), mma(kind.operand, 8, 4));
-    let compiled = match lab.function(&from_shared) {
+    let compiled = match campaign.function(&from_shared) {
         Err(error) if !error.is_fatal() => {
             log::line(|| error.to_string());
             None
@@ -80,17 +80,19 @@ pub fn prepare(lab: &mut Lab, kind: &Kind) -> Result<Option<Ready>, GpuError> {
         other => other?,
     };
     let ready = match compiled {
-        Some(function) => Some((function, lab.grid(1, 256, 0, [lab.arena.at; 3]))),
-        None => lab.function(&in_registers)?.map(|function| (function, lab.grid(4, 256, 0, [lab.arena.at; 3]))),
+        Some(function) => Some((function, campaign.grid(1, 256, 0, [campaign.arena.at; 3]))),
+        None => campaign
+            .function(&in_registers)?
+            .map(|function| (function, campaign.grid(4, 256, 0, [campaign.arena.at; 3]))),
     };
     let Some((function, grid)) = ready else {
         let Kernel { needs, .. } = in_registers;
         let reason = format!("it needs compute capability {}.{}", needs.major, needs.minor);
-        lab.ledger.missing(kind.id, catalogue::unit(kind.id), Missing::Host, &reason);
+        campaign.ledger.missing(kind.id, catalogue::unit(kind.id), Missing::Host, &reason);
         return Ok(None);
     };
-    let grid = lab.aim(&function, grid, LAUNCH_S)?;
-    lab.last_tensor = Some(Instant::now());
+    let grid = campaign.aim(&function, grid, LAUNCH_S)?;
+    campaign.last_tensor = Some(Instant::now());
     Ok(Some(Ready { function, grid }))
 }
 
@@ -98,11 +100,11 @@ pub fn prepare(lab: &mut Lab, kind: &Kind) -> Result<Option<Ready>, GpuError> {
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn burst(lab: &mut Lab, kind: &Kind, ready: &Ready, go_on: bool) -> Result<(), GpuError> {
+pub fn burst(campaign: &mut Campaign, kind: &Kind, ready: &Ready, go_on: bool) -> Result<(), GpuError> {
     let sustained = kind.sustained.filter(|_| go_on);
     let n = if sustained.is_some() { SUSTAINED_LAUNCHES.min(MOST_LAUNCHES) } else { BURST.end + 1 };
-    let shots = lab.cuda.time(&ready.function, &vec![ready.grid; n])?;
-    lab.last_tensor = Some(Instant::now());
+    let shots = campaign.cuda.time(&ready.function, &vec![ready.grid; n])?;
+    campaign.last_tensor = Some(Instant::now());
     let work = ready.function.kernel.work(&ready.grid.launch);
     let unit = catalogue::unit(kind.id);
     let burst = best(&shots, work);
@@ -117,7 +119,7 @@ pub fn burst(lab: &mut Lab, kind: &Kind, ready: &Ready, go_on: bool) -> Result<(
             reason: is_noisy.then(|| format!("the median launch is {:.0} % below the best", 100.0 * below)),
             ..Ceiling::blank(kind.id, unit, 0)
         };
-        lab.ledger.put(better(lab, kind, ceiling));
+        campaign.ledger.put(better(campaign, kind, ceiling));
     }
     if let Some(id) = sustained {
         let rate = mean(&shots, work);
@@ -125,27 +127,27 @@ pub fn burst(lab: &mut Lab, kind: &Kind, ready: &Ready, go_on: bool) -> Result<(
         if let Some((rate, clock_hz)) = rate {
             let (spread, quality) = (Some(LEAST_INTERVAL), Quality::Reproduced);
             let value = Some(rate);
-            lab.ledger.put(Ceiling { value, clock_hz, spread, quality, ..Ceiling::blank(id, unit, 0) });
+            campaign.ledger.put(Ceiling { value, clock_hz, spread, quality, ..Ceiling::blank(id, unit, 0) });
         }
         if kind.operand == Type::Bf16 {
-            lab.ledger.sweep("gpu.tensor-rate.bf16", "s", "flop/s", over_time(&shots, work));
+            campaign.ledger.sweep("gpu.tensor-rate.bf16", "s", "flop/s", over_time(&shots, work));
         }
     }
     Ok(())
 }
 
 /// FP64 has no kernel of its own: its roof is that of `mma.sync`.
-pub fn fp64(lab: &mut Lab) {
-    if let Some(mma) = lab.ledger.get("gpu.mma.fp64").filter(|c| c.value.is_some()).cloned() {
-        lab.ledger.put(Ceiling { id: "gpu.tensor.fp64".into(), ..mma });
+pub fn fp64(campaign: &mut Campaign) {
+    if let Some(mma) = campaign.ledger.get("gpu.mma.fp64").filter(|c| c.value.is_some()).cloned() {
+        campaign.ledger.put(Ceiling { id: "gpu.tensor.fp64".into(), ..mma });
     }
 }
 
 /// The burst, or `mma.sync` where that is faster; with a remark on later GPUs, where it is unknown.
-fn better(lab: &Lab, kind: &Kind, burst: Ceiling) -> Ceiling {
-    let other = kind.mma.and_then(|id| lab.ledger.get(id)).filter(|mma| mma.value > burst.value);
+fn better(campaign: &Campaign, kind: &Kind, burst: Ceiling) -> Ceiling {
+    let other = kind.mma.and_then(|id| campaign.ledger.get(id)).filter(|mma| mma.value > burst.value);
     let mut best = other.map_or(burst, |mma| Ceiling { id: kind.id.into(), how: How::Derived, ..mma.clone() });
-    if lab.gpu.capability.0 > 9 {
+    if campaign.gpu.capability.0 > 9 {
         best.reason =
             Some("a lower bound: measured by mma.sync, this GPU's own tensor instructions are not known".into());
     }

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::machine::harness::ClockChain;
 use crate::profile::clock::PARAMETERS;
 
-use super::lab::Lab;
+use super::campaign::Campaign;
 use crate::machine::error::MachineError;
 use crate::machine::host::features::Features;
 use chains::Suite;
@@ -57,19 +57,19 @@ const ROUNDS: usize = 24;
 /// Measures all parameters and records them.
 ///
 /// # Errors
-/// As [`Lab::registers`].
-pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    if !lab.wants_family(&PARAMETERS, 1) || !lab.measures_all() && lab.out_of_time() {
+/// As [`Campaign::registers`].
+pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
+    if !campaign.wants_family(&PARAMETERS, 1) || !campaign.measures_all() && campaign.out_of_time() {
         return Ok(());
     }
-    if lab.watch().plan(PLANNED.as_secs_f64()) {
+    if campaign.watch().plan(PLANNED.as_secs_f64()) {
         return Ok(());
     }
-    let (features, clock) = (lab.features, lab.watch().clock());
-    let l2_bytes = lab.topology.cache(2).map(|cache| cache.size);
-    let found = on_core(lab, move || all(&clock, features, l2_bytes))??;
+    let (features, clock) = (campaign.features, campaign.watch().clock());
+    let l2_bytes = campaign.topology.cache(2).map(|cache| cache.size);
+    let found = on_core(campaign, move || all(&clock, features, l2_bytes))??;
     for ceiling in found.into_ceilings() {
-        lab.record_parameter(ceiling);
+        campaign.record_parameter(ceiling);
     }
     Ok(())
 }
@@ -100,7 +100,10 @@ fn in_rounds(clock: &ClockChain, features: Features, found: &mut Found) -> Resul
 }
 
 /// Runs `job` on the first of the pinned threads.
-fn on_core<T: Send + 'static>(lab: &Lab, job: impl FnOnce() -> T + Send + 'static) -> Result<T, MachineError> {
+fn on_core<T: Send + 'static>(
+    campaign: &Campaign,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, MachineError> {
     let job = Mutex::new(Some(job));
     let result: Arc<Mutex<Option<T>>> = Arc::default();
     let shared = result.clone();
@@ -111,7 +114,7 @@ fn on_core<T: Send + 'static>(lab: &Lab, job: impl FnOnce() -> T + Send + 'stati
             *result = done;
         }
     };
-    lab.team().run(1, Arc::new(run))?;
+    campaign.team().run(1, Arc::new(run))?;
     let result = result.lock().ok().and_then(|mut result| result.take());
     result.ok_or_else(|| MachineError::Thread { cpu: 0, reason: "panicked".into() })
 }

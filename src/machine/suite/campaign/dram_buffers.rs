@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Effort, Lab};
+use super::{Campaign, Effort};
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Arena, Pages};
 
@@ -19,11 +19,11 @@ const MAKING: Duration = Duration::from_millis(400);
 
 /// The existing buffers: one on each kind of pages, the oldest first.
 #[derive(Debug, Default)]
-pub struct Far {
+pub struct DramBuffers {
     held: Vec<(Pages, Arena)>,
 }
 
-impl Lab {
+impl Campaign {
     /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs); four times where that is more than
     /// [`LARGE`] or has to be quick. It is a power of two, since scattered accesses reach no other size; `None` where it is more than a
     /// quarter of the memory. A cache without LRU replacement keeps its share of a cyclic stream (Zen 5, 32 MiB: half of a stream of 64
@@ -78,7 +78,7 @@ mod tests {
     use crate::machine::host::topology::{Cpu, Topology};
     use crate::profile::machine::Cache;
 
-    fn lab(llc: u64, shared_by: u32, cpus: usize, memory: u64) -> Lab {
+    fn campaign(llc: u64, shared_by: u32, cpus: usize, memory: u64) -> Campaign {
         let cpu = crate::machine::host::limits::Limits::read().cpus[0];
         let topology = Topology {
             cpu: "test".into(),
@@ -89,13 +89,13 @@ mod tests {
             llc_total: llc,
             nodes: vec![0],
         };
-        Lab::new(Features::default(), topology, 1, memory, Effort::Full).expect("one thread")
+        Campaign::new(Features::default(), topology, 1, memory, Effort::Full).expect("one thread")
     }
 
     #[test]
     fn the_buffer_is_many_times_the_caches_that_there_may_be() {
         let of = |llc_mib: u64, cpus, memory_gib: u64| {
-            lab(llc_mib << 20, cpus as u32, cpus, memory_gib << 30).far_bytes().map(|bytes| bytes >> 20)
+            campaign(llc_mib << 20, cpus as u32, cpus, memory_gib << 30).far_bytes().map(|bytes| bytes >> 20)
         };
         assert_eq!(of(32, 2, 24), Some(512), "a hypervisor may have put two CPUs on a cache each");
         assert_eq!(of(32, 64, 24), Some(1024), "a few of many");
@@ -107,20 +107,21 @@ mod tests {
 
     #[test]
     fn a_buffer_is_made_once() {
-        let mut lab = lab(1 << 20, 1, 1, 4 << 30);
-        let address = |lab: &mut Lab, pages| lab.far(1, pages).expect("32 MiB").map(|arena| arena.slab_address(0));
-        let first = address(&mut lab, Pages::Huge);
-        let small = address(&mut lab, Pages::Split);
+        let mut campaign = campaign(1 << 20, 1, 1, 4 << 30);
+        let address =
+            |campaign: &mut Campaign, pages| campaign.far(1, pages).expect("32 MiB").map(|arena| arena.slab_address(0));
+        let first = address(&mut campaign, Pages::Huge);
+        let small = address(&mut campaign, Pages::Split);
         assert!(first.is_some() && small.is_some() && first != small);
-        assert_eq!((address(&mut lab, Pages::Huge), address(&mut lab, Pages::Split)), (first, small));
+        assert_eq!((address(&mut campaign, Pages::Huge), address(&mut campaign, Pages::Split)), (first, small));
     }
 
     #[test]
     fn only_as_many_are_held_as_a_third_of_the_memory_takes() {
-        let mut lab = lab(1 << 20, 1, 1, 480 << 20);
+        let mut campaign = campaign(1 << 20, 1, 1, 480 << 20);
         for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 2), (Pages::Huge, 2)] {
-            assert!(lab.far(1, pages).expect("64 MiB").is_some());
-            assert_eq!(lab.far.held.len(), held, "{pages:?}");
+            assert!(campaign.far(1, pages).expect("64 MiB").is_some());
+            assert_eq!(campaign.far.held.len(), held, "{pages:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Chains from which latencies are derived: the time of one step, estimated from their rounds.
 
-use super::{Lab, Label};
+use super::{Campaign, Label};
 use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::Round;
 use crate::machine::harness::timing::Rate;
@@ -22,7 +22,7 @@ pub struct Chain {
     reason: Option<String>,
 }
 
-impl Lab {
+impl Campaign {
     /// Adds a round of `rate` steps a second to the chain `name` and returns the time of one step. The median of the faster half of a round
     /// counts, since a chain through the divider sometimes runs in step for a while, which no loop can count on.
     pub fn chain(&mut self, name: String, rate: &Rate) -> Chain {
@@ -67,7 +67,7 @@ mod tests {
     use crate::machine::harness::timing::Repetition;
     use crate::machine::host::features::Features;
     use crate::machine::host::topology::{Identity, Topology};
-    use crate::machine::suite::lab::Effort;
+    use crate::machine::suite::campaign::Effort;
 
     /// The rate of a chain whose step takes `cycles` cycles, at 1 GHz.
     fn of(cycles: f64) -> Rate {
@@ -79,14 +79,14 @@ mod tests {
     #[test]
     fn a_chain_that_was_held_up_once_makes_no_latency() {
         let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &[0]);
-        let mut lab = Lab::new(Features::detect(), topology, 1, 64 << 20, Effort::Full).expect("one thread");
+        let mut campaign = Campaign::new(Features::detect(), topology, 1, 64 << 20, Effort::Full).expect("one thread");
         // Chains of 3 cycles more than one, both held up by `factor`.
         let mut latency = |factor: f64| {
-            let alone = lab.chain("alone".into(), &of(1.0));
-            let with = lab.chain("with".into(), &of(4.0 * factor));
+            let alone = campaign.chain("alone".into(), &of(1.0));
+            let with = campaign.chain("with".into(), &of(4.0 * factor));
             let found = (with.cycles - alone.cycles, with.off + alone.off);
-            lab.record_latency(Label::new("lat.test", "s", 1), found, &[&alone, &with], "from two chains");
-            let found = lab.found("lat.test", 1).cloned().expect("recorded");
+            campaign.record_latency(Label::new("lat.test", "s", 1), found, &[&alone, &with], "from two chains");
+            let found = campaign.found("lat.test", 1).cloned().expect("recorded");
             ((found.value.expect("a value") * 1e9 * 1000.0).round() / 1000.0, found.is_reproduced())
         };
         assert_eq!(latency(1.1), (3.4, false), "one round");

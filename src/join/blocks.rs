@@ -25,7 +25,7 @@ pub struct DecodedBlock<'e> {
 /// Instructions `first..last` of a block: the part of it that lies in one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Index into [`Executed::blocks`].
+    /// Index into [`ExecutedBlocks::blocks`].
     pub block: u32,
     /// First instruction.
     pub first: u32,
@@ -35,7 +35,7 @@ pub struct Span {
 
 /// The executed blocks.
 #[derive(Debug, Default)]
-pub struct Executed<'e> {
+pub struct ExecutedBlocks<'e> {
     /// All blocks that were executed at least once.
     pub blocks: Vec<DecodedBlock<'e>>,
     /// Parts of blocks by function.
@@ -44,10 +44,10 @@ pub struct Executed<'e> {
     pub undecoded: u64,
 }
 
-impl<'e> Executed<'e> {
+impl<'e> ExecutedBlocks<'e> {
     /// Decodes the blocks and divides them. A block that runs from one function into the next is split.
     pub fn new(counted: &'e CountedEvidence, code: &mut CodeMap) -> Self {
-        let mut executed = Executed::default();
+        let mut executed = ExecutedBlocks::default();
         let mut targets = Vec::new();
         for count in &counted.blocks {
             let executions = count.executions.iter().map(|(_, n)| n).sum();

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
+use super::blocks::{ExecutedBlocks, Span};
 use super::code_map::{CodeMap, FunctionId};
-use super::executed::{Executed, Span};
 use super::modules::Place;
 use super::waiting;
 use crate::isa::control_flow;
@@ -22,18 +22,18 @@ const LEFT_OUT: usize = 20;
 
 /// A function's control flow.
 #[derive(Debug, Default)]
-pub struct Shape {
+pub struct LoopNest {
     /// Its instructions and basic blocks.
     pub graph: CodeGraph,
     /// Its natural loops, outer before inner.
-    pub loops: Vec<LoopShape>,
+    pub loops: Vec<NaturalLoop>,
     /// Innermost loop of each block.
     innermost: Vec<Option<u32>>,
 }
 
 /// A natural loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoopShape {
+pub struct NaturalLoop {
     /// Offset of its header.
     pub header: u64,
     /// Indices of its blocks in reverse postorder, inner loops included.
@@ -48,33 +48,33 @@ pub struct LoopShape {
     pub waits: bool,
 }
 
-impl Shape {
+impl LoopNest {
     /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` tell the
     /// usual way.
-    pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&Executed>, samples: &[u64]) -> Self {
+    pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&ExecutedBlocks>, samples: &[u64]) -> Self {
         let entry = code.known(function).place.map_or(0, |p| p.offset);
         match executed.map(|e| (e, e.of(function))) {
             Some((executed, spans)) if !spans.is_empty() => {
                 let runs: Vec<(u64, &[u8])> = spans.iter().map(|span| executed.bytes(*span)).collect();
                 if runs.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>() > LARGEST {
-                    return Shape::default();
+                    return LoopNest::default();
                 }
                 let executions = |at: u64| {
                     let at_it = |span: &&Span| executed.instructions(**span).iter().any(|i| i.ip() == at);
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
-                let mut shape = Self::new(CodeGraph::new(runs), entry);
-                let yields = shape.yielding_calls(function, code);
-                shape.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
-                shape
+                let mut nest = Self::new(CodeGraph::new(runs), entry);
+                let yields = nest.yielding_calls(function, code);
+                nest.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
+                nest
             }
             _ => {
                 let runs = static_code(function, code);
                 let graph = CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice())));
-                let mut shape = Self::new(graph, entry);
-                let yields = shape.yielding_calls(function, code);
-                shape.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
-                shape
+                let mut nest = Self::new(graph, entry);
+                let yields = nest.yielding_calls(function, code);
+                nest.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
+                nest
             }
         }
     }
@@ -92,7 +92,7 @@ impl Shape {
         let loops = found
             .iter()
             .enumerate()
-            .map(|(i, l)| LoopShape {
+            .map(|(i, l)| NaturalLoop {
                 header: graph.blocks[l.header].start,
                 blocks: l.blocks.clone(),
                 latches: l.latches.clone(),
@@ -101,7 +101,7 @@ impl Shape {
                 waits: waiting::spins(instructions(&l.blocks).into_iter()),
             })
             .collect();
-        Shape { graph, loops, innermost }
+        LoopNest { graph, loops, innermost }
     }
 
     /// The calls in loops of `function` that give the CPU away.
@@ -123,7 +123,7 @@ impl Shape {
     /// `yields`: the calls that give the CPU away.
     fn mark_spins_with_calls(
         &mut self,
-        usual: impl Fn(&CodeGraph, &LoopShape, &[usize]) -> Vec<usize>,
+        usual: impl Fn(&CodeGraph, &NaturalLoop, &[usize]) -> Vec<usize>,
         yields: &HashSet<u64>,
     ) {
         for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
@@ -159,7 +159,7 @@ impl Shape {
 }
 
 /// Those of a loop's blocks `own` that most of its rounds execute.
-fn most_rounds(graph: &CodeGraph, l: &LoopShape, own: &[usize], executions: impl Fn(u64) -> u64) -> Vec<usize> {
+fn most_rounds(graph: &CodeGraph, l: &NaturalLoop, own: &[usize], executions: impl Fn(u64) -> u64) -> Vec<usize> {
     let rounds = executions(l.header);
     own.iter().copied().filter(|b| 2 * executions(graph.blocks[*b].start) > rounds).collect()
 }
@@ -238,8 +238,8 @@ mod tests {
         let starts: Vec<u64> = runs.iter().map(|(at, _)| *at).collect();
         assert_eq!(starts, [0x1000, 0x1008, 0x100f]);
         let graph = CodeGraph::new(runs.iter().map(|(at, run)| (*at, run.as_slice())));
-        let shape = Shape::new(graph, 0x1000);
-        assert!(shape.waits_at(0x1011) && !shape.waits_at(0x1015));
+        let nest = LoopNest::new(graph, 0x1000);
+        assert!(nest.waits_at(0x1011) && !nest.waits_at(0x1015));
     }
 
     #[test]
@@ -251,9 +251,9 @@ mod tests {
         bytes.extend([0x74, 0xac, 0xc3]);
         let waits = |samples: &[u64]| {
             let samples: Vec<u64> = samples.iter().map(|at| 0x1000 + at).collect();
-            let mut shape = Shape::new(CodeGraph::new([(0x1000, &bytes[..])]), 0x1000);
-            shape.mark_spins_with_calls(|graph, _, own| most_time(graph, own, &samples), &HashSet::new());
-            shape.waits_at(0x1002)
+            let mut nest = LoopNest::new(CodeGraph::new([(0x1000, &bytes[..])]), 0x1000);
+            nest.mark_spins_with_calls(|graph, _, own| most_time(graph, own, &samples), &HashSet::new());
+            nest.waits_at(0x1002)
         };
         let spins = [vec![2; 60], vec![0x10; 60]].concat();
         assert!(waits(&spins));

@@ -6,19 +6,19 @@ use crate::profile::machine::ON_SMALL_PAGES;
 
 /// The ceilings that are measured.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Aim {
+pub enum Selection {
     /// Everything.
     All,
     /// These alone.
     Only(Keys),
 }
 
-impl Aim {
+impl Selection {
     /// Whether the ceiling `id` at `threads` is measured.
     pub fn includes(&self, id: &str, threads: usize) -> bool {
         match self {
-            Aim::All => true,
-            Aim::Only(keys) => keys.contains(&(id.into(), threads)),
+            Selection::All => true,
+            Selection::Only(keys) => keys.contains(&(id.into(), threads)),
         }
     }
 
@@ -26,8 +26,8 @@ impl Aim {
     /// another buffer.
     pub fn includes_family(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
         match self {
-            Aim::All => true,
-            Aim::Only(keys) => {
+            Selection::All => true,
+            Selection::Only(keys) => {
                 let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == pages.are_small();
                 let meant = |id: &str| on_them(id) && prefixes.iter().any(|p| id.starts_with(p.as_ref()));
                 keys.iter().any(|(id, n)| *n == threads && meant(id))

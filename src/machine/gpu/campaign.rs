@@ -9,7 +9,7 @@ use super::error::GpuError;
 use super::ledger::Ledger;
 use super::log;
 use super::ptx::{Kernel, Launch, Unit, fill};
-use crate::machine::suite::lab::Effort;
+use crate::machine::suite::campaign::Effort;
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::Missing;
 
@@ -34,7 +34,7 @@ pub struct Buffer {
 }
 
 /// The bench.
-pub struct Lab {
+pub struct Campaign {
     /// The driver, with this GPU current.
     pub cuda: Cuda,
     /// The facts about the GPU.
@@ -57,7 +57,7 @@ pub struct Lab {
     hosts: Vec<(HostKind, u64)>,
 }
 
-impl Lab {
+impl Campaign {
     /// Opens the GPU and takes its memory.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Lab {
         identity: Identity,
         effort: Effort,
         budget: Duration,
-    ) -> Result<Lab, GpuError> {
+    ) -> Result<Campaign, GpuError> {
         let begin = Instant::now();
         cuda.enter(gpu.index)?;
         let (free, total) = cuda.memory()?;
@@ -86,10 +86,10 @@ impl Lab {
         }
         let (ledger, deadline) = (Ledger::new(gpu.index, gpu.clock_hz), begin + budget);
         let (functions, hosts, last_tensor) = (HashMap::new(), Vec::new(), None);
-        let mut lab =
-            Lab { cuda, gpu, identity, effort, arena, ledger, last_tensor, deadline, doubts, functions, hosts };
-        lab.fill()?;
-        Ok(lab)
+        let mut campaign =
+            Campaign { cuda, gpu, identity, effort, arena, ledger, last_tensor, deadline, doubts, functions, hosts };
+        campaign.fill()?;
+        Ok(campaign)
     }
 
     fn fill(&mut self) -> Result<(), GpuError> {
@@ -194,7 +194,7 @@ impl Lab {
 
     /// Gives everything back. Returns the facts and the results.
     pub fn close(self) -> (Gpu, Ledger) {
-        let Lab { mut cuda, gpu, ledger, arena, hosts, .. } = self;
+        let Campaign { mut cuda, gpu, ledger, arena, hosts, .. } = self;
         for (kind, at) in hosts {
             // The end of the process does the same.
             let _ = cuda.free_host_memory(kind, at);

@@ -15,14 +15,14 @@ const FEWEST: usize = 2;
 
 /// The position in the round.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct FairWait {
     /// The tasks still to ask for in this round.
     next: Vec<Pid>,
     /// The last look found an event, in the order of the kernel.
     due: bool,
 }
 
-impl Turns {
+impl FairWait {
     /// The next event of a task, if there is one; `known` are the tasks to ask for in turn.
     pub fn look<'a>(&mut self, known: impl ExactSizeIterator<Item = &'a Pid>) -> Option<Event> {
         if std::mem::take(&mut self.due)

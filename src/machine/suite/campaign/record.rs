@@ -1,13 +1,13 @@
 //! Records ceilings on the bench: measured, derived and missing ones, one for each id and thread count.
 
-use super::{Effort, Lab, Label};
+use super::{Campaign, Effort, Label};
 use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::Round;
 use crate::machine::harness::timing::Rate;
 use crate::profile::clock;
 use crate::profile::machine::{Ceiling, How, Missing, Quality};
 
-impl Lab {
+impl Campaign {
     /// Adds one round to a rate and records the estimate of all its rounds.
     pub fn record(&mut self, label: Label, rate: &Rate) {
         self.measured(label, rate, |rate| rate);

@@ -30,7 +30,7 @@ pub(crate) fn use_in(block: &Decoded, i: usize, factory: &mut InstructionInfoFac
 impl Writer<'_> {
     /// Loads RCX if it is in its slot, before the instruction `program` bytes from the block's start.
     pub(crate) fn unpark(&mut self, program: u16) {
-        if std::mem::take(&mut self.parked) {
+        if std::mem::take(&mut self.rcx_spilled) {
             self.point(program, SpillState::Rcx);
             self.unit.hot.load(RCX, layout::SAVE_RCX);
             self.point(program, SpillState::Nothing);
@@ -39,7 +39,7 @@ impl Writer<'_> {
 
     /// How step `i` uses RCX, if that matters.
     pub(crate) fn use_of_rcx(&mut self, i: usize) -> Use {
-        if self.parked { use_in(self.block, i, &mut self.unit.factory) } else { Use::None }
+        if self.rcx_spilled { use_in(self.block, i, &mut self.unit.factory) } else { Use::None }
     }
 
     /// Before the transfer of control: RCX stays in its slot if a lookup follows, or the next block of the chain, which is rarely
@@ -53,13 +53,13 @@ impl Writer<'_> {
             Terminator::Next => self.unpark(self.block.code.len() as u16),
             _ => self.unpark(self.last_offset()),
         }
-        self.unit.handed.parked = self.parked && runs_on;
+        self.unit.handed.rcx_spilled = self.rcx_spilled && runs_on;
     }
 
     /// Behind a comparison for which RCX was saved: loads it, unless the next block begins with it in its slot.
     pub(crate) fn load_rcx_unless_parked(&mut self) {
-        if self.plan.park {
-            self.unit.handed.parked = true;
+        if self.plan.spill_rcx {
+            self.unit.handed.rcx_spilled = true;
         } else {
             self.unit.hot.load(RCX, layout::SAVE_RCX);
         }

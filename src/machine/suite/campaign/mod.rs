@@ -1,11 +1,11 @@
 //! The bench on which ceilings are measured: stopwatch, instruction sets, topology, schedule, results.
 
-mod aim;
 mod chain;
+mod dram_buffers;
 mod effort;
-mod far;
 mod record;
 mod schedule;
+mod selection;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,11 +24,11 @@ use crate::profile::clock;
 use crate::profile::core_to_core::CoreToCore;
 use crate::profile::machine::{Ceiling, CeilingId, How, Sweep};
 use crate::profile::run::Warning;
-use aim::Aim;
 pub use chain::Chain;
+use dram_buffers::DramBuffers;
 pub use effort::Effort;
-use far::Far;
 use schedule::Schedule;
+use selection::Selection;
 
 /// The name of a ceiling: id, unit, threads.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ const HUGE_ENOUGH: f64 = 0.9;
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The bench.
-pub struct Lab {
+pub struct Campaign {
     /// Instruction sets that kernels may use.
     pub features: Features,
     /// The host.
@@ -72,7 +72,7 @@ pub struct Lab {
     pub effort: Effort,
     watch: Stopwatch,
     schedule: Schedule,
-    aim: Aim,
+    aim: Selection,
     rounds: Rounds,
     /// The best rate of each alternative way to do the same work.
     ways: HashMap<(CeilingId, usize), Vec<f64>>,
@@ -80,11 +80,11 @@ pub struct Lab {
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
-    far: Far,
+    far: DramBuffers,
     guest: bool,
 }
 
-impl Lab {
+impl Campaign {
     /// Sets the bench up: threads are started and pinned.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Lab {
         let (clock, probe) = clock_kernels(features)?;
         let cores = topology.cores().min(threads);
         let watch = Stopwatch::new(team, clock, probe, cores, effort.apart_budget());
-        Ok(Lab::with(watch, features, topology, threads, memory, effort))
+        Ok(Campaign::with(watch, features, topology, threads, memory, effort))
     }
 
     /// A bench that runs nothing, but adds up the planned time: for a host that need not exist.
@@ -110,7 +110,7 @@ impl Lab {
     pub fn of_plan(features: Features, topology: Topology, memory: u64, effort: Effort) -> Result<Self, MachineError> {
         let (clock, probe) = clock_kernels(features)?;
         let threads = topology.cpus.len();
-        Ok(Lab::with(Stopwatch::of_plan(clock, probe)?, features, topology, threads, memory, effort))
+        Ok(Campaign::with(Stopwatch::of_plan(clock, probe)?, features, topology, threads, memory, effort))
     }
 
     fn with(
@@ -121,7 +121,7 @@ impl Lab {
         memory: u64,
         effort: Effort,
     ) -> Self {
-        Lab {
+        Campaign {
             features,
             counts: counts(&topology, threads, effort),
             topology,
@@ -129,14 +129,14 @@ impl Lab {
             effort,
             watch,
             schedule: Schedule::of(effort),
-            aim: Aim::All,
+            aim: Selection::All,
             rounds: Rounds::default(),
             ways: HashMap::new(),
             ceilings: Vec::new(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
             huge_pages: None,
-            far: Far::default(),
+            far: DramBuffers::default(),
             guest: topology::is_guest(),
         }
     }
@@ -206,14 +206,14 @@ impl Lab {
 
     /// Restricts the measurement to `keys`, within `budget` from now on; the recorded values of the other ceilings stay.
     pub fn only(&mut self, keys: Keys, budget: Duration) {
-        self.aim = Aim::Only(keys);
+        self.aim = Selection::Only(keys);
         self.schedule.begin(0, self.elapsed());
         self.schedule.set_end(self.elapsed() + budget);
     }
 
     /// Whether everything is measured.
     pub fn measures_all(&self) -> bool {
-        matches!(self.aim, Aim::All)
+        matches!(self.aim, Selection::All)
     }
 
     /// Whether `label` should be measured at all.
@@ -267,7 +267,7 @@ impl Lab {
         &mut self,
         label: &Label,
         ways: &[W],
-        mut time: impl FnMut(&Lab, &W) -> Result<Option<Rate>, MachineError>,
+        mut time: impl FnMut(&Campaign, &W) -> Result<Option<Rate>, MachineError>,
     ) -> Result<Option<Rate>, MachineError> {
         let known = self.ways.get(&label.key()).filter(|known| known.len() == ways.len()).cloned();
         let mut best_rates = known.clone().unwrap_or_else(|| vec![0.0; ways.len()]);
@@ -331,11 +331,11 @@ impl Lab {
             return Ok(());
         }
         let (threads, plan) = (label.threads, self.core_plan());
-        let best = self.best_way(&label, ways, |lab, way| {
-            let copies = (0..lab.copies()).map(|_| {
-                let kernel = kernel(way, lab.features)?;
+        let best = self.best_way(&label, ways, |campaign, way| {
+            let copies = (0..campaign.copies()).map(|_| {
+                let kernel = kernel(way, campaign.features)?;
                 let amount = amount(&kernel) * threads as f64;
-                lab.watch.rate(&Work::on_registers(kernel, threads), amount, plan)
+                campaign.watch.rate(&Work::on_registers(kernel, threads), amount, plan)
             });
             Ok(Rate::of_copies(copies.collect::<Result<_, _>>()?))
         })?;
