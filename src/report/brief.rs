@@ -103,9 +103,10 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     if !parts.is_empty() {
         out += &format!(" … and {}\n", parts.join(", "));
     }
+    let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
     let advised = shown.iter().filter(|gain| is_worthwhile(profile, gain)).take(ADVISED).filter_map(advice);
     let mut told = String::new();
-    for line in advised {
+    for line in unnamed.into_iter().chain(advised) {
         let line = wrap::at_most(&line, width, 2, ADVICE_LINES);
         if out.lines().count() + 1 + told.lines().count() + line.lines().count() <= room {
             told += &line;
@@ -117,6 +118,15 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
 /// Whether a saving is more than a hundredth of the program.
 fn is_worthwhile(profile: &Profile, gain: &Gain<'_>) -> bool {
     gain.saving.is_some() && verdict::wall_s(profile).is_none_or(|wall| gain.seconds() >= 0.01 * wall)
+}
+
+/// How functions without names get some.
+fn names_missing(profile: &Profile) -> Option<String> {
+    let module = name::shorten(summary::nameless_module(profile)?, 30);
+    Some(format!(
+        "→ {module}: it has no symbols, so its functions have no names: install its debug package (-dbgsym, -debuginfo), \
+         or build it without stripping."
+    ))
 }
 
 /// `→ triad: Its 151 million stores made memory send …`

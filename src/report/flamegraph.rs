@@ -8,7 +8,7 @@
 
 mod legend;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
@@ -38,7 +38,7 @@ const LEAST: [f64; 6] = [0.01, 0.05, 0.2, 0.5, 1.0, 2.0];
 /// # Errors
 /// [`ReportError::Render`] if `inferno` refuses the stacks.
 pub fn svg(profile: &Profile, flames: Flames) -> Result<String, ReportError> {
-    sized(profile, flames, 0.01, usize::MAX)
+    sized(profile, &stacks::work(profile), flames, 0.01, usize::MAX)
 }
 
 /// The same in at most `most` bytes where that is possible: small frames are left out, and the subtitle says so. Names have at most
@@ -48,8 +48,9 @@ pub fn svg(profile: &Profile, flames: Flames) -> Result<String, ReportError> {
 /// As [`svg`].
 pub fn within(profile: &Profile, most: usize, width: usize) -> Result<String, ReportError> {
     let mut last = String::new();
+    let work = stacks::work(profile);
     for least in LEAST {
-        last = sized(profile, Flames::Time, least, width)?;
+        last = sized(profile, &work, Flames::Time, least, width)?;
         if last.len() <= most {
             break;
         }
@@ -57,15 +58,18 @@ pub fn within(profile: &Profile, most: usize, width: usize) -> Result<String, Re
     Ok(last)
 }
 
-fn sized(profile: &Profile, flames: Flames, least: f64, width: usize) -> Result<String, ReportError> {
+/// CPU seconds of stacks by their names.
+type Work = BTreeMap<Vec<String>, f64>;
+
+fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usize) -> Result<String, ReportError> {
     let by_name: BTreeMap<String, &Function> =
         profile.functions.iter().rev().map(|f| (stacks::plain(&f.name), f)).collect();
-    let work = stacks::work(profile);
     let all_s: f64 = work.values().sum();
     let (mut kept_s, mut unbound_s) = (0.0, 0.0);
     let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut lines = Vec::new();
-    for (names, own) in &work {
+    let mut shortened: HashMap<&str, String> = HashMap::new();
+    for (names, own) in work {
         let f = names.last().and_then(|leaf| by_name.get(leaf));
         let part = match flames {
             Flames::Time => 1.0,
@@ -82,8 +86,12 @@ fn sized(profile: &Profile, flames: Flames, least: f64, width: usize) -> Result<
         *classes.entry(f.and_then(|f| f.analysis.class.as_deref()).unwrap_or("not counted")).or_default() += s;
         let micros = (s * 1e6).round() as u64;
         if micros > 0 {
-            let stack: Vec<String> = names.iter().map(|name| name::shorten(name, width)).collect();
-            lines.push(format!("{} {micros}", stack.join(";")));
+            let mut line = String::new();
+            for name in names {
+                line += if line.is_empty() { "" } else { ";" };
+                line += shortened.entry(name).or_insert_with(|| name::shorten(name, width));
+            }
+            lines.push(format!("{line} {micros}"));
         }
     }
     if lines.is_empty() {

@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::profile::{OLDER_SCHEMAS, Profile, ProfileSample, SCHEMA};
 use crate::roofline;
 
+use super::conforms::conforms;
 use super::error::ReportError;
-use super::parsed::Parsed;
 use super::schema;
 
 /// Reads a profile and recomputes its analysis from its facts.
@@ -39,28 +38,34 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
 pub fn read_rank(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
     match serde_json::from_slice::<Profile>(&text) {
-        Ok(profile) if profile.schema == SCHEMA && has_its_stacks(&profile, &profile.samples) => Ok(profile),
+        Ok(profile) if profile.schema == SCHEMA && has_its_stacks(&profile) => Ok(profile),
         _ => read(path),
     }
 }
 
-/// Whether samples have times, threads and stacks that are there.
-fn has_its_stacks(profile: &Profile, samples: &[ProfileSample]) -> bool {
-    let (stacks, threads) = (profile.stacks.len(), profile.run.threads.len());
+/// Whether samples have times, threads and stacks that are there, and stacks frames and parents.
+fn has_its_stacks(profile: &Profile) -> bool {
+    let (frames, stacks, threads) = (profile.frames.len(), profile.stacks.len(), profile.run.threads.len());
+    let mut parents = profile.stacks.iter().enumerate();
+    let are_stacks =
+        parents.all(|(i, s)| (s.frame as usize) < frames && s.parent.is_none_or(|parent| (parent as usize) < i));
     let is_right = |s: &ProfileSample| {
         s.weight_s >= 0.0 && (s.thread as usize) < threads && s.stack.is_none_or(|stack| (stack as usize) < stacks)
     };
-    samples.iter().all(is_right)
+    are_stacks && profile.samples.iter().all(is_right)
 }
 
-/// The profile, with samples that never were values; `None` if anything is wrong with it.
+/// The profile, parsed while another CPU checks its fields; `None` if anything is wrong with it.
 fn quick(text: &[u8]) -> Option<Profile> {
-    let Parsed { fields, samples } = serde_json::from_slice(text).ok()?;
-    let fields = Value::Object(fields);
-    check(&fields).ok()?;
-    // Its strings move into the profile.
-    let profile = Profile::deserialize(fields).ok()?;
-    has_its_stacks(&profile, &samples).then_some(Profile { schema: SCHEMA.into(), samples, ..profile })
+    let (is_right, profile) = std::thread::scope(|scope| {
+        let check = scope.spawn(|| conforms(text));
+        let profile = serde_json::from_slice::<Profile>(text);
+        (check.join(), profile)
+    });
+    let is_right = is_right.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let is_known = |name: &str| name == SCHEMA || OLDER_SCHEMAS.contains(&name);
+    let profile = profile.ok().filter(|profile| is_right && is_known(&profile.schema) && has_its_stacks(profile))?;
+    Some(Profile { schema: SCHEMA.into(), ..profile })
 }
 
 fn thorough(path: &Path, text: &[u8]) -> Result<Profile, ReportError> {

@@ -10,6 +10,7 @@
 mod account;
 mod blas;
 mod brief;
+mod conforms;
 pub mod counters;
 pub mod csv;
 pub mod devices;
@@ -31,7 +32,6 @@ pub mod mpi;
 pub mod name;
 pub mod network;
 pub mod palette;
-mod parsed;
 pub mod plot;
 pub mod query;
 pub mod regions;

@@ -42,12 +42,18 @@ pub fn plain(name: &str) -> String {
 
 /// CPU seconds at work by stack, names root first. Samples without a stack are `[no stack]`; waiting ones are left out.
 pub fn work(profile: &Profile) -> BTreeMap<Vec<String>, f64> {
-    let mut by_stack: BTreeMap<Option<u32>, f64> = BTreeMap::new();
+    // The last one is of samples without a stack.
+    let mut by_stack: Vec<Option<f64>> = vec![None; profile.stacks.len() + 1];
     for sample in profile.samples.iter().filter(|s| !s.waiting) {
-        *by_stack.entry(sample.stack).or_default() += sample.weight_s;
+        let place = sample.stack.map_or(profile.stacks.len(), |stack| stack as usize);
+        if let Some(sum) = by_stack.get_mut(place) {
+            *sum = Some(sum.unwrap_or(0.0) + sample.weight_s);
+        }
     }
     let mut out = BTreeMap::new();
-    for (stack, weight) in by_stack {
+    for (place, weight) in by_stack.into_iter().enumerate() {
+        let Some(weight) = weight else { continue };
+        let stack = Some(place as u32).filter(|_| place < profile.stacks.len());
         let names = match stack {
             Some(leaf) => frames(profile, leaf).into_iter().map(|f| name(profile, f)).collect(),
             None => vec!["[no stack]".to_owned()],

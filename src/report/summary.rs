@@ -45,8 +45,18 @@ pub const MOSTLY: f64 = 0.5;
 
 /// Share of the CPU time in code that has no symbol.
 pub fn nameless_share(profile: &Profile) -> f64 {
+    nameless(profile).filter_map(|f| f.share).sum()
+}
+
+/// The module of the hottest code that has no symbol.
+pub fn nameless_module(profile: &Profile) -> Option<&str> {
+    let hottest = nameless(profile).max_by(|a, b| a.share.unwrap_or(0.0).total_cmp(&b.share.unwrap_or(0.0)))?;
+    Some(&hottest.module)
+}
+
+fn nameless(profile: &Profile) -> impl Iterator<Item = &Function> {
     let is_nameless = |f: &&Function| f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
-    profile.functions.iter().filter(is_nameless).filter_map(|f| f.share).sum()
+    profile.functions.iter().filter(is_nameless)
 }
 
 fn passes(profile: &Profile) -> Option<String> {

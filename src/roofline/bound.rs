@@ -1,6 +1,7 @@
 //! The bound T = max of the terms, and the refutation of ceilings that the measurement exceeds.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 use super::deficiency::{Deficiency, Removed};
 use super::surroundings::Surroundings;
@@ -22,6 +23,8 @@ pub struct Bound {
     pub unsure: BTreeSet<TermId>,
     /// The largest remaining term and its seconds.
     pub binding: Option<(TermId, f64)>,
+    /// Seconds of terms with deficiencies removed, by those that the term depends on: most removals shorten few terms.
+    known: RefCell<HashMap<(TermId, Removed), Option<f64>>>,
 }
 
 impl Bound {
@@ -40,9 +43,10 @@ impl Bound {
             })
             .map(|(id, _)| *id)
             .collect();
-        let mut bound = Bound { terms, refuted, kept, unsure: BTreeSet::new(), binding: None };
+        let mut bound =
+            Bound { terms, refuted, kept, unsure: BTreeSet::new(), binding: None, known: RefCell::default() };
         loop {
-            bound.binding = bound.largest(&bound.terms);
+            bound.binding = bound.largest(|id| bound.term(id).seconds);
             match bound.binding {
                 Some((id, _)) if of_work(subject, id) > MOST_UNSURE => bound.unsure.insert(id),
                 _ => return bound,
@@ -55,15 +59,24 @@ impl Bound {
         !self.refuted.contains(&id) && !self.unsure.contains(&id)
     }
 
-    /// The largest of `terms` that may bind; among those within 0.5 % of it the first in [`TermId::ALL`].
-    fn largest(&self, terms: &[(TermId, Term); 9]) -> Option<(TermId, f64)> {
-        let candidates =
-            || terms.iter().filter(|(id, _)| self.may_bind(*id)).filter_map(|(id, t)| t.seconds.map(|s| (*id, s)));
+    /// The largest term that may bind, with `seconds` of each; among those within 0.5 % of it the first in [`TermId::ALL`].
+    fn largest(&self, seconds: impl Fn(TermId) -> Option<f64>) -> Option<(TermId, f64)> {
+        let terms = TermId::ALL.map(|id| seconds(id).filter(|_| self.may_bind(id)).map(|s| (id, s)));
+        let candidates = || terms.iter().flatten().copied();
         let most = candidates().map(|(_, s)| s).fold(0.0, f64::max);
         if most <= 0.0 {
             return None;
         }
         candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
+    }
+
+    /// Seconds of term `id` of `subject`, whose bound this is, with `removed` gone.
+    pub fn seconds_without(&self, subject: &Subject<'_>, id: TermId, removed: Removed) -> Option<f64> {
+        let removed = removed.within(id.depends_on());
+        if removed == Removed::NONE {
+            return self.term(id).seconds;
+        }
+        *self.known.borrow_mut().entry((id, removed)).or_insert_with(|| subject.term(id, removed).seconds)
     }
 
     /// T: the bound in seconds.
@@ -80,7 +93,7 @@ impl Bound {
     /// T with `removed` gone: never more than T.
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
-        let after = |removed| self.largest(&subject.terms(removed)).map_or(0.0, |(_, t)| t);
+        let after = |removed| self.largest(|id| self.seconds_without(subject, id, removed)).map_or(0.0, |(_, t)| t);
         // The replacement of divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
         let mut ways = vec![removed];
         for costly in [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)) {
@@ -94,7 +107,7 @@ impl Bound {
         TermId::ALL
             .into_iter()
             .filter(|id| id.in_core() && !self.refuted.contains(id))
-            .filter_map(|id| subject.term(id, removed).seconds)
+            .filter_map(|id| self.seconds_without(subject, id, removed))
             .max_by(f64::total_cmp)
     }
 

@@ -86,7 +86,7 @@ impl Deficiency {
 }
 
 /// A set of deficiencies that are imagined away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Removed(u32);
 
 impl Removed {
@@ -106,6 +106,11 @@ impl Removed {
     /// This set without `deficiency`.
     pub fn but(self, deficiency: Deficiency) -> Removed {
         Removed(self.0 & !(1 << deficiency as u32))
+    }
+
+    /// What is in both sets.
+    pub fn within(self, other: Removed) -> Removed {
+        Removed(self.0 & other.0)
     }
 
     /// Whether `deficiency` is in the set.

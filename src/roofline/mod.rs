@@ -39,6 +39,8 @@ pub mod what_if;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::profile::Profile;
 use crate::profile::function::{Analysis, Function, Source};
 use crate::profile::run::Warning;
@@ -105,20 +107,7 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.run.parallelism = parallelism::of(profile);
     let around = Surroundings::of(profile);
     let context = Context { host, options, around: &around };
-    // Thousands of functions take a while: each CPU has its part of them.
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let part = profile.functions.len().div_ceil(cpus).max(LEAST_PART);
-    let told: Vec<Told> = if profile.functions.len() <= part {
-        analyse_part(&mut profile.functions, context, run)
-    } else {
-        std::thread::scope(|scope| {
-            let parts = profile.functions.chunks_mut(part);
-            let threads: Vec<_> = parts.map(|part| scope.spawn(move || analyse_part(part, context, run))).collect();
-            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-            joined.flat_map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        })
-    };
-    for told in told {
+    for told in analyse_functions(&mut profile.functions, context, run) {
         warnings.extend(told.refuted);
         kept.extend(told.kept);
     }
@@ -129,14 +118,32 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     }
 }
 
-/// Functions that a thread of its own is worth.
-const LEAST_PART: usize = 100;
+/// Functions that a thread takes at once: the hot ones, which take longest, mostly follow one another.
+const PART: usize = 50;
 
 /// What the analysis of one function says of the run.
 #[derive(Default)]
 struct Told {
     refuted: Vec<Warning>,
     kept: Option<(String, f64)>,
+}
+
+/// Thousands of functions take a while: each CPU takes part after part of them. In the order of the functions.
+fn analyse_functions(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<Told> {
+    if functions.len() <= PART {
+        return analyse_part(functions, context, run);
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let parts = Mutex::new(functions.chunks_mut(PART).enumerate());
+    let take = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || std::iter::from_fn(take).map(|(i, part)| (i, analyse_part(part, context, run))).collect::<Vec<_>>();
+    let mut told: Vec<(usize, Vec<Told>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.flat_map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    told.sort_by_key(|(i, _)| *i);
+    told.into_iter().flat_map(|(_, told)| told).collect()
 }
 
 fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<Told> {

@@ -91,9 +91,10 @@ fn seconds(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency], before: 
         return (seconds, seconds * time / before);
     }
     let removed: Removed = remove.iter().copied().collect();
-    let left = subject.terms(removed);
-    let shorter = bound.terms.iter().zip(&left).filter(|((id, _), _)| bound.may_bind(*id));
-    let of_terms: f64 = shorter.filter_map(|((_, was), (_, is))| Some((was.seconds? - is.seconds?).max(0.0))).sum();
+    let shorter = bound.terms.iter().filter(|(id, _)| bound.may_bind(*id));
+    let of_terms: f64 = shorter
+        .filter_map(|(id, was)| Some((was.seconds? - bound.seconds_without(subject, *id, removed)?).max(0.0)))
+        .sum();
     let of_misses: f64 = remove.iter().map(|d| misses::latency_s(subject, *d)).sum();
     let own = of_terms + of_misses;
     (seconds, seconds + (time - before).min((own - seconds).max(0.0)))

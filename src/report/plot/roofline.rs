@@ -160,7 +160,7 @@ fn footnotes(dots: &[Dot<'_>], beyond: bool, others: &[String], ceilings: &[Ceil
         lines.push("The machine's ceilings were not measured.".to_owned());
     }
     if dots.is_empty() {
-        lines.push("No function has both FLOPs and bytes.".to_owned());
+        lines.push("No function has both FLOPs and bytes. The picture of each function has its own axes.".to_owned());
     } else {
         let edge = if beyond { " Triangle: further right than the axis goes." } else { "" };
         lines.push(format!("Dot area: share of CPU time. Whisker: up to the function's own bound.{edge}"));

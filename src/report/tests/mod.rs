@@ -1,5 +1,6 @@
 //! Reports of a recorded profile: schema, reader, formats.
 
+mod brief;
 mod communication;
 mod devices;
 mod diff;

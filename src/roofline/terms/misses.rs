@@ -44,17 +44,19 @@ fn strided(t: &Traffic) -> Avoided {
     Avoided { l2: beyond(t.l1_misses), l3: beyond(t.l2_misses), dram: beyond(t.l3_misses) }
 }
 
+/// The deficiencies that cause misses.
+pub const KINDS: [Deficiency; 5] = [
+    Deficiency::CapacityMisses,
+    Deficiency::ConflictMisses,
+    Deficiency::PrivateConflicts,
+    Deficiency::SeparatePasses,
+    Deficiency::Strides,
+];
+
 /// The traffic without the misses due to the deficiencies in `removed`. Traffic past the caches has no misses.
 pub fn without(subject: &Subject<'_>, mut t: Traffic, removed: Removed) -> Traffic {
-    let kinds = [
-        Deficiency::CapacityMisses,
-        Deficiency::ConflictMisses,
-        Deficiency::PrivateConflicts,
-        Deficiency::SeparatePasses,
-        Deficiency::Strides,
-    ];
     let mut gone = Avoided::default();
-    for d in kinds.into_iter().filter(|d| removed.has(*d)) {
+    for d in KINDS.into_iter().filter(|d| removed.has(*d)) {
         let one = avoided(subject, d);
         gone = Avoided { l2: gone.l2 + one.l2, l3: gone.l3 + one.l3, dram: gone.dram + one.dram };
     }

@@ -79,6 +79,23 @@ impl TermId {
         }
     }
 
+    /// The deficiencies that the term depends on, as [`Subject::term`] says.
+    pub fn depends_on(self) -> Removed {
+        use Deficiency as D;
+        let own: &[Deficiency] = match self {
+            TermId::Pipe => &[D::Simd, D::Fma, D::DivSqrt],
+            TermId::Chain => &[D::Ilp, D::Simd],
+            TermId::Access => &[D::Access, D::Simd],
+            TermId::Issue => &[D::Mix, D::Simd, D::DivSqrt],
+            TermId::L1 => &[],
+            TermId::L2 | TermId::L3 => &misses::KINDS,
+            TermId::Dram => &[D::WriteAllocate, D::SmallPages, D::MemoryImbalance],
+            TermId::Latency => &[D::Latency, D::SmallPages],
+        };
+        let misses: &[Deficiency] = if self == TermId::Dram { &misses::KINDS } else { &[] };
+        own.iter().chain(misses).copied().chain([D::Threads, D::Imbalance]).collect()
+    }
+
     /// Whether the resource is in the core (A.3: no memory stalls).
     pub fn in_core(self) -> bool {
         matches!(self, TermId::Pipe | TermId::Chain | TermId::Access | TermId::Issue)

@@ -8,6 +8,10 @@ use super::kernel::profile;
 use crate::profile::confidence::Level;
 use crate::profile::function::Saving;
 use crate::profile::{Function, Profile, Run};
+use crate::roofline::deficiency::{Deficiency, Removed};
+use crate::roofline::host::{Ceilings, Host};
+use crate::roofline::surroundings::Surroundings;
+use crate::roofline::terms::{Subject, TermId};
 use crate::roofline::{REFUTED, analyse};
 
 fn read(path: &str) -> serde_json::Value {
@@ -230,4 +234,31 @@ fn no_bound_exceeds_the_peak_and_replacing_divisions_costs() {
     assert!(rungs.clone().all(|value| value <= peak * 1.01), "{:?}", rungs.collect::<Vec<_>>());
     // Six multiplies each in the place of a division, at 512 bits.
     assert!(share(&f, "divsqrt") < 0.85, "{}", share(&f, "divsqrt"));
+}
+
+#[test]
+fn terms_depend_on_no_other_deficiencies_than_they_say() {
+    let names =
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/profiles/cases")).expect("cases");
+    let mut shorter = 0;
+    for name in names {
+        let path = name.expect("a case").path();
+        let Some(name) = path.file_stem().filter(|_| path.extension().is_some_and(|e| e == "json")) else { continue };
+        let profile = facts(&name.to_string_lossy());
+        let ceilings = Ceilings::of(&profile.machine).during(&profile.run);
+        let around = Surroundings::of(&profile);
+        for f in profile.functions.iter().filter(|f| f.work.is_some()).take(5) {
+            let subject = Subject::new(f, Host::new(&ceilings).of(f), &around);
+            for (a, b) in Deficiency::ALL.into_iter().flat_map(|a| Deficiency::ALL.map(|b| (a, b))) {
+                let removed = Removed::only(a).and(b);
+                for id in TermId::ALL {
+                    let all = subject.term(id, removed).seconds;
+                    let own = subject.term(id, removed.within(id.depends_on())).seconds;
+                    assert_eq!(all, own, "{name:?} {} {id:?} {a:?} {b:?}", f.name);
+                    shorter += u32::from(all < subject.term(id, Removed::NONE).seconds);
+                }
+            }
+        }
+    }
+    assert!(shorter > 100, "nothing was removed: {shorter}");
 }

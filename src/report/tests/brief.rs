@@ -1,0 +1,34 @@
+//! The first sentence and the advice of the short text.
+
+use serde_json::{Value, json};
+
+use super::sample;
+use crate::profile::Profile;
+use crate::report::{Format, View, render};
+
+fn text(profile: &Profile) -> String {
+    render(profile, Format::Text, &View::default()).unwrap()
+}
+
+#[test]
+fn waiting_for_a_cpu_is_not_said_of_the_program() {
+    let mut profile = sample::profile();
+    let wait = |reason: &str, seconds: f64| json!({"reason": reason, "call": null, "file": null, "seconds": seconds});
+    let system = |waits: Value| Some(serde_json::from_value(json!({ "waits": waits })).unwrap());
+    profile.run.passes[0].cpu_s = 0.1 * profile.run.passes[0].wall_s;
+    profile.run.system = system(json!([wait("read", 2.0)]));
+    assert!(text(&profile).contains("its threads wait:"), "{}", text(&profile));
+    profile.run.system = system(json!([wait("run-queue", 2.5), wait("read", 0.3)]));
+    assert!(text(&profile).contains("of the CPU time is in triad"), "{}", text(&profile));
+}
+
+#[test]
+fn code_without_names_gets_advice() {
+    let mut profile = sample::profile();
+    assert!(!text(&profile).contains("no symbols"));
+    for (i, f) in profile.functions.iter_mut().enumerate() {
+        f.module = "libz.so.1".into();
+        f.name = format!("libz.so.1+{:#x}", 4096 * i);
+    }
+    assert!(text(&profile).contains("→ libz.so.1: it has no symbols"), "{}", text(&profile));
+}
