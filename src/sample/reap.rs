@@ -31,8 +31,26 @@ pub(super) fn exit_descriptor(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
+/// Whether our child has exited. It stays a zombie, and if another thread of ours traces it, its stops are left for that one.
+fn has_exited(pid: Pid) -> io::Result<bool> {
+    // SAFETY: a siginfo of zeroes is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the kernel writes one siginfo into a live variable.
+    match unsafe { libc::waitid(libc::P_PID, pid.as_raw() as libc::id_t, &raw mut info, options) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED)),
+    }
+}
+
 /// Reaps our child if it has exited; `None` while it runs.
 pub(super) fn try_reap(pid: Pid) -> io::Result<Option<Reaped>> {
+    match has_exited(pid) {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(None),
+        Err(e) => return Err(e),
+    }
     let mut status = 0;
     // SAFETY: an rusage of zeroes is valid, and the kernel writes whole structures into live variables.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
