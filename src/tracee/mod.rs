@@ -40,6 +40,7 @@ pub mod permission;
 pub mod proc_status;
 pub mod rdma_ports;
 pub mod remote;
+pub mod restarts;
 pub mod sampling_clock;
 pub mod sockets;
 pub mod thread;

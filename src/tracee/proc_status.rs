@@ -29,7 +29,7 @@ pub struct Status {
     pub filtered: bool,
     /// How many filters its system calls pass (Linux 5.9 and later; else 0).
     pub filters: u32,
-    /// The process that traces it; 0: none.
+    /// The thread that traces it; 0: none.
     pub tracer: i32,
 }
 
@@ -37,6 +37,11 @@ impl Status {
     /// Whether a signal waits that it does not block.
     pub fn is_about_to_be_signalled(&self) -> bool {
         (self.pending | self.pending_for_process) & !self.blocked != 0
+    }
+
+    /// Whether its system calls may pass filters that ours do not. A program in a container has the filters that rprof has there.
+    pub fn may_be_filtered_more_than_us(&self) -> bool {
+        self.filtered && (self.filters == 0 || !read_status(Pid::this()).is_ok_and(|own| own.filters == self.filters))
     }
 }
 
@@ -134,6 +139,27 @@ pub fn threads_of(pid: Pid) -> Vec<Pid> {
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw)).collect()
 }
 
+/// Ids of the living children of a process; none if it is gone, or if the kernel does not tell (CONFIG_PROC_CHILDREN).
+pub fn children_of(pid: Pid) -> Vec<Pid> {
+    let read = |tid: Pid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
+    let ids = |text: String| -> Vec<Pid> {
+        text.split_whitespace().filter_map(|id| id.parse().ok().map(Pid::from_raw)).collect()
+    };
+    threads_of(pid).into_iter().map(read).flat_map(ids).collect()
+}
+
+/// The auxiliary vector of a process, which differs between two programs that it executes one after the other; empty if it is gone.
+pub fn read_auxiliary_vector(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default()
+}
+
+/// Whether a thread of this process traces the thread.
+pub fn is_traced_by_us(tid: Pid) -> bool {
+    read_status(tid).is_ok_and(|status| {
+        status.tracer != 0 && fs::exists(format!("/proc/self/task/{}", status.tracer)).unwrap_or(false)
+    })
+}
+
 /// User and system seconds of all threads of a process, to a clock tick; `None` if it is gone.
 pub fn read_process_cpu_seconds(pid: Pid) -> Option<f64> {
     Some((read_stat(pid, 14)? + read_stat(pid, 15)?) as f64 / ticks_a_second())
@@ -183,5 +209,6 @@ mod tests {
         assert_eq!(read_status(Pid::this()).unwrap().tgid, Pid::this().as_raw());
         assert!(read_name(Pid::this()).is_some());
         assert!(read_last_cpu(Pid::this()).is_some());
+        assert!(!is_traced_by_us(Pid::this()) && !read_auxiliary_vector(Pid::this()).is_empty());
     }
 }

@@ -37,6 +37,11 @@ impl TraceError {
         self.source == Errno::ESRCH
     }
 
+    /// A [`WakeUp`](super::wake_up::WakeUp) has ended the wait for leave to trace it.
+    pub fn is_interrupted(&self) -> bool {
+        self.source == Errno::EINTR
+    }
+
     /// The kernel's answer as an [`io::Error`].
     pub fn io(&self) -> io::Error {
         io::Error::from_raw_os_error(self.source as i32)

@@ -11,6 +11,5 @@ pub mod marks;
 pub mod own_maps;
 pub mod prepare_image;
 pub mod program_state;
-pub mod restarts;
 pub mod rlimit_as;
 pub mod signal_bits;

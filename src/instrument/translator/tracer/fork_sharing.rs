@@ -13,7 +13,6 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::prepare_image;
-use crate::instrument::translator::kernel::restarts::restart_call;
 use crate::instrument::translator::program::image::ImageRef;
 use crate::instrument::translator::sampling::access_buffer::enter;
 use crate::instrument::translator::tracer::run::{Run, RunError};
@@ -21,6 +20,7 @@ use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
+use crate::tracee::restarts::restart_call;
 use crate::tracee::thread::Stopped;
 
 /// Bytes compared at once.

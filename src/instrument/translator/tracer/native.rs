@@ -50,7 +50,7 @@ impl Run {
     pub fn is_unbearable(&mut self, stopped: Stopped, cpu_s: f64) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
         // A system call by rprof might end it.
-        if read_status(tid).is_ok_and(|s| s.filtered) {
+        if read_status(tid).is_ok_and(|s| s.may_be_filtered_more_than_us()) {
             return Ok((stopped, false));
         }
         let (stopped, stop) = self.try_stops(stopped)?;

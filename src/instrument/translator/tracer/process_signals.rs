@@ -7,10 +7,10 @@
 use nix::unistd::Pid;
 
 use crate::instrument::translator::kernel::dispositions::Fate;
-use crate::instrument::translator::kernel::restarts::repeat_ended_call;
 use crate::instrument::translator::kernel::signal_bits::{SI_KERNEL, bit};
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::tracee::proc_status::read_status;
+use crate::tracee::restarts::repeat_ended_call;
 use crate::tracee::thread::{SignalInfo, Stopped};
 
 /// Whether the kernel sends such a signal to a process, with its first thread as the preferred one: `setitimer(ITIMER_REAL)` and

@@ -85,7 +85,7 @@ impl Run {
         if action.is_default() || !(blocked || action.is_ignored()) {
             return Ok((stopped, false));
         }
-        if read_status(tid).map_err(|_| RunError::Gone)?.filtered {
+        if read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us() {
             self.warn_once(
                 "signal-action-lost",
                 "the program filters its system calls, so the action of a blocked or ignored SIGTRAP or SIGSEGV was lost",

@@ -8,7 +8,6 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::crash::note_crash;
 use crate::instrument::translator::kernel::dispositions::Fate;
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault, restore, settle_sum, uncount};
-use crate::instrument::translator::kernel::restarts::ended_without_bytes;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::uncounted::Release;
@@ -16,6 +15,7 @@ use crate::instrument::translator::tracer::watched_calls::note_call;
 use crate::instrument::translator::translate::arrival::{Arrival, Transfer};
 use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::restarts::ended_without_bytes;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop};
 

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::Visitor;
-use crate::instrument::translator::kernel::restarts::{is_ended_by_stops, is_interrupted};
-use crate::tracee::proc_status::{read_blocking_call, read_name, read_status, threads_of};
+use crate::tracee::proc_status::{is_traced_by_us, read_blocking_call, read_name, read_status, threads_of};
+use crate::tracee::restarts::{is_ended_by_stops, is_interrupted};
 use crate::tracee::thread::{Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
@@ -19,8 +19,11 @@ const LOOK: Duration = Duration::from_micros(20);
 
 /// Why `pid` cannot be traced.
 fn refusal(pid: Pid, error: &TraceError) -> String {
+    if error.is_interrupted() {
+        return "one of its threads was executing another program".into();
+    }
     let tracer = read_status(pid).map_or(0, |status| status.tracer);
-    if tracer != 0 && tracer != std::process::id() as i32 {
+    if tracer != 0 && !is_traced_by_us(pid) {
         let name = read_name(Pid::from_raw(tracer)).unwrap_or_default();
         return format!("process {tracer} ({name}) traces it, and a process can have only one tracer");
     }
@@ -29,11 +32,23 @@ fn refusal(pid: Pid, error: &TraceError) -> String {
 
 impl Visitor {
     /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread that a signal is about to
-    /// reach, one that does not stop in time, and one whose system call a stop would end.
+    /// reach, one that does not stop in time, one whose system call a stop would end, and one that the sampler could not let go.
     ///
     /// # Errors
     /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
     pub(super) fn catch(&mut self, pid: Pid) -> Result<Vec<Stopped>, String> {
+        if let Some(alarm) = &mut self.alarm {
+            // Without it a rare request waits for ever.
+            let _ = alarm.set(PATIENCE);
+        }
+        let caught = self.catch_all(pid);
+        if let Some(alarm) = &mut self.alarm {
+            let _ = alarm.rest();
+        }
+        caught
+    }
+
+    fn catch_all(&mut self, pid: Pid) -> Result<Vec<Stopped>, String> {
         let mut seen: HashSet<Pid> = HashSet::new();
         let mut caught: Vec<Stopped> = Vec::new();
         loop {
@@ -45,7 +60,7 @@ impl Visitor {
             for tid in new.into_iter().filter(|tid| !read_blocking_call(*tid).is_some_and(is_ended_by_stops)) {
                 match Running::visit(tid).and_then(|running| running.interrupt()) {
                     Ok(()) => asked.push(tid),
-                    Err(error) if error.is_gone() || self.late.contains(&tid) => {}
+                    Err(error) if error.is_gone() || self.late.contains(&tid) || is_traced_by_us(tid) => {}
                     Err(error) => {
                         caught.extend(asked.into_iter().filter_map(|tid| self.await_stop(tid).ok().flatten()));
                         caught.into_iter().for_each(release);

@@ -11,7 +11,6 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
-use crate::instrument::translator::kernel::restarts::{repeat_ended_call, restart_call};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::program::excursions::Transitions;
 use crate::instrument::translator::program::image::ImageRef;
@@ -28,6 +27,7 @@ use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
 use crate::tracee::proc_status::{Status, read_cpu_seconds, read_start_ticks, read_status};
 use crate::tracee::remote::Remote;
+use crate::tracee::restarts::{repeat_ended_call, restart_call};
 use crate::tracee::thread::{Registers, Stopped};
 
 /// The section in which the linker collects descriptions of restartable sequences (librseq, tcmalloc).

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 
 use super::Visitor;
 use super::catch::release;
-use crate::instrument::translator::kernel::restarts::repeat_ended_call;
 use crate::instrument::translator::tracer::run::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
 use crate::tracee::address::CacheAddress;
 use crate::tracee::proc_status::read_status;
+use crate::tracee::restarts::repeat_ended_call;
 use crate::tracee::wait::{Event, Stop};
 
 /// How long rprof tries to stop threads that cannot stop at once: one waits for its child of `vfork`.
@@ -46,6 +46,7 @@ impl Visitor {
             }
             self.take_backlog();
             std::mem::take(&mut self.run.orphans).into_values().for_each(release);
+            self.forget_lost();
             if self.run.threads.is_empty() || since.elapsed() > PATIENCE {
                 break;
             }
@@ -54,6 +55,15 @@ impl Visitor {
         self.run.stuck.clear();
         self.run.set_polling(false);
         were_there
+    }
+
+    /// Drops threads that nobody will report any more: one that executes a program ends all others of its process, and takes over the
+    /// first one's id, with another tracer or none.
+    fn forget_lost(&mut self) {
+        let own = gettid().as_raw();
+        let is_lost = |tid: &Pid| read_status(*tid).map_or(0, |status| status.tracer) != own;
+        let lost: Vec<Pid> = self.run.threads.keys().copied().filter(is_lost).collect();
+        lost.into_iter().for_each(|tid| self.run.ended(tid));
     }
 
     /// Ends and programs executed, which holding the threads brought up.

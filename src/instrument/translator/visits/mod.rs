@@ -34,6 +34,7 @@ use crate::profile::evidence::windows::{Window, WindowThread, folded};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::wait::Event;
+use crate::tracee::wake_up::WakeUp;
 
 /// Time from the first visit to the first relayout of hot code, and from one to the next: visits are short, and their speed
 /// should soon be that of long runs.
@@ -104,6 +105,8 @@ pub struct Visitor {
     sequences: HashMap<String, bool>,
     /// Filters of system calls (seccomp) that the program has from rprof, which works under them.
     inherited_filters: u32,
+    /// Ends waits for leave to trace a thread.
+    alarm: Option<WakeUp>,
 }
 
 impl Visitor {
@@ -124,6 +127,7 @@ impl Visitor {
             ends: Vec::new(),
             sequences: HashMap::new(),
             inherited_filters: 0,
+            alarm: WakeUp::new().ok(),
         }
     }
 

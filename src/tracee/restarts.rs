@@ -1,7 +1,8 @@
 //! System calls that a stop interrupted: the program's own instruction repeats them, instead of the kernel stepping back in the
 //! cache.
 
-use crate::tracee::thread::Registers;
+use super::proc_status::read_status;
+use super::thread::{Registers, Stopped};
 
 /// `syscall`
 const SYSCALL_SIZE: u64 = 2;
@@ -69,6 +70,16 @@ pub fn repeat_ended_call(registers: &mut Registers) {
     if is_ended_by_stop(registers) {
         registers.rax = registers.orig_rax;
         step_back(registers);
+    }
+}
+
+/// Makes a thread whose system call a stop has just ended repeat it, unless a signal waits that may have ended it, too.
+pub fn keep_call(stopped: &Stopped) {
+    let Ok(mut registers) = stopped.registers() else { return };
+    if is_ended_by_stop(&registers) && !read_status(stopped.tid()).is_ok_and(|s| s.is_about_to_be_signalled()) {
+        repeat_ended_call(&mut registers);
+        // If it is gone, nothing is left to repeat.
+        let _ = stopped.set_registers(&registers);
     }
 }
 
