@@ -11,7 +11,7 @@ pub struct RunArgs {
     /// Output folder; an existing one is kept as DIR.N
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Which passes to run [default: single; both where perf_event_open is refused]
+    /// Which passes to run [default: single]
     #[arg(long, value_enum)]
     pub passes: Option<PassesArg>,
     /// How much windows may slow the program down, as a percentage

@@ -1,13 +1,24 @@
-//! Who may wait for the program's first process: the sampler, or visits to it, whose ptrace stops a wait of the sampler's would
-//! take away.
+//! Who may trace the program and wait for it: the sampler, or visits to it. A wait of the sampler's would take away the ptrace
+//! stops of a visit, and a thread has one tracer.
+//!
+//! ```text
+//!  visit:    turn ─▶ (asked) ················▶ seizes, counts, leaves ─▶ end of turn
+//!  sampler:             lends the processes ─▶ ························· takes them back
+//! ```
+//!
+//! A sampler that traces nobody (perf) has nothing to lend.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::unistd::Pid;
 
 use super::reap::{self, Reaped};
+
+/// Interval between two looks whether the sampler has ended.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Shared by a sampler and by visits to its program.
 #[derive(Debug, Clone, Default)]
@@ -17,24 +28,71 @@ pub struct Gate(Arc<State>);
 struct State {
     /// The end of the first process, if a visit saw it.
     end: Mutex<Option<Reaped>>,
+    tracing: Mutex<Tracing>,
+    has_changed: Condvar,
     has_begun: AtomicBool,
     is_over: AtomicBool,
 }
 
+/// Who traces the program.
+#[derive(Debug, Default)]
+enum Tracing {
+    /// Visits alone.
+    #[default]
+    Visits,
+    /// The sampler.
+    Sampler,
+    /// The sampler, and a visit wants these processes.
+    Asked(Vec<Pid>),
+    /// A visit traces the processes that the sampler has lent. How long the sampler stopped the program for that.
+    Lent(Duration),
+    /// Nobody traces the lent processes.
+    Returned,
+}
+
 /// While it lives, the sampler does not wait for the program.
-pub struct Turn<'a>(MutexGuard<'a, Option<Reaped>>);
+pub struct Turn<'a> {
+    gate: &'a Gate,
+    end: MutexGuard<'a, Option<Reaped>>,
+    /// How long threads were stopped so that the visit can trace them.
+    pub stopped: Duration,
+}
 
 impl Turn<'_> {
     /// The first process ended during the visit, with this wait status and so many CPU seconds.
     pub fn ended(&mut self, status: i32, cpu_s: f64) {
-        *self.0 = Some(Reaped::seen(status, cpu_s));
+        *self.end = Some(Reaped::seen(status, cpu_s));
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut tracing = self.gate.tracing();
+        if !matches!(*tracing, Tracing::Visits) {
+            *tracing = Tracing::Returned;
+            self.gate.0.has_changed.notify_all();
+        }
     }
 }
 
 impl Gate {
-    /// For a visit: waits until the sampler does not wait for the program.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn(self.0.end.lock().unwrap_or_else(PoisonError::into_inner))
+    /// For a visit to `pids`: waits until the sampler neither traces them nor waits for the program, as far as that can be:
+    /// threads that it could not let go stay with it.
+    pub fn turn(&self, pids: &[Pid]) -> Turn<'_> {
+        let mut tracing = self.tracing();
+        if !matches!(*tracing, Tracing::Visits) {
+            // The sampler takes back what was lent before it lends again.
+            while matches!(*tracing, Tracing::Returned) && !self.is_over() {
+                tracing = self.wait(tracing);
+            }
+            *tracing = Tracing::Asked(pids.to_vec());
+            while matches!(*tracing, Tracing::Asked(_)) && !self.is_over() {
+                tracing = self.wait(tracing);
+            }
+        }
+        let stopped = if let Tracing::Lent(stopped) = *tracing { stopped } else { Duration::ZERO };
+        drop(tracing);
+        Turn { gate: self, end: self.0.end.lock().unwrap_or_else(PoisonError::into_inner), stopped }
     }
 
     /// Whether the first process executes the program.
@@ -52,8 +110,40 @@ impl Gate {
         self.0.is_over.store(true, Ordering::Release);
     }
 
+    /// The program runs, and the sampler traces nobody.
     pub(super) fn begin(&self) {
         self.0.has_begun.store(true, Ordering::Release);
+    }
+
+    /// The program runs, and the sampler traces it.
+    pub(super) fn begin_traced(&self) {
+        *self.tracing() = Tracing::Sampler;
+        self.begin();
+    }
+
+    /// For a sampler that traces: lends the processes that a visit wants by `lend`, which returns how long it stopped the
+    /// program.
+    pub(super) fn lend(&self, lend: impl FnOnce(&[Pid]) -> Duration) {
+        let mut tracing = self.tracing();
+        if let Tracing::Asked(pids) = &*tracing {
+            *tracing = Tracing::Lent(lend(pids));
+            self.0.has_changed.notify_all();
+        }
+    }
+
+    /// For a sampler that traces: takes back by `take` what a visit has returned.
+    pub(super) fn take_back(&self, take: impl FnOnce()) {
+        let mut tracing = self.tracing();
+        if matches!(*tracing, Tracing::Returned) {
+            take();
+            *tracing = Tracing::Sampler;
+            self.0.has_changed.notify_all();
+        }
+    }
+
+    /// For a sampler that traces nobody at the moment: waits for a change, or a few milliseconds.
+    pub(super) fn pause(&self) {
+        drop(self.wait(self.tracing()));
     }
 
     /// Reaps the first process if it has ended; `None` while it runs, and during a visit.
@@ -67,5 +157,47 @@ impl Gate {
             self.0.is_over.store(true, Ordering::Release);
         }
         Ok(reaped)
+    }
+
+    fn tracing(&self) -> MutexGuard<'_, Tracing> {
+        self.0.tracing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, tracing: MutexGuard<'a, Tracing>) -> MutexGuard<'a, Tracing> {
+        self.0.has_changed.wait_timeout(tracing, LOOK).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampler_that_traces_lends_before_a_visit_and_takes_back_after_it() {
+        let gate = Gate::default();
+        gate.begin_traced();
+        let visits = gate.clone();
+        let visit = std::thread::spawn(move || visits.turn(&[Pid::from_raw(7)]).stopped);
+        let (mut lent, mut taken) = (Vec::new(), false);
+        while !taken {
+            gate.lend(|pids| {
+                lent.extend_from_slice(pids);
+                Duration::from_millis(3)
+            });
+            gate.take_back(|| taken = true);
+            gate.pause();
+        }
+        assert_eq!((lent, visit.join().unwrap()), (vec![Pid::from_raw(7)], Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_sampler_that_traces_nobody_or_has_ended() {
+        let gate = Gate::default();
+        gate.begin();
+        assert_eq!(gate.turn(&[]).stopped, Duration::ZERO);
+        let gate = Gate::default();
+        gate.begin_traced();
+        gate.end();
+        assert_eq!(gate.turn(&[]).stopped, Duration::ZERO);
     }
 }

@@ -178,11 +178,6 @@ impl Armed {
         self.run_beside(&Gate::default())
     }
 
-    /// Whether the program can be visited while it is sampled: the ptrace sampler is its tracer all the time.
-    pub fn allows_visits(&self) -> bool {
-        matches!(self.how, How::Perf(_))
-    }
-
     /// As [`run`](Self::run), while others visit the program through `gate`.
     ///
     /// # Errors
@@ -192,7 +187,7 @@ impl Armed {
             How::Perf(armed) => return perf::run(self.child, armed, gate),
             How::Ptrace(refusal) => refusal,
         };
-        let mut timed = ptrace::run(self.child, &self.options)?;
+        let mut timed = ptrace::run(self.child, &self.options, gate)?;
         if let Some(refusal) = refusal {
             timed.evidence.warnings.insert(0, perf_refused(&refusal));
         }
@@ -206,11 +201,6 @@ impl Armed {
 /// `perf_event_open` is refused.
 pub fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
     perf::attach(pid, options, gate)
-}
-
-/// Why perf cannot sample programs here; `None` if it can. Only programs that perf samples can be visited.
-pub fn perf_refusal() -> Option<std::io::Error> {
-    perf::refusal()
 }
 
 /// [`arm`], then [`Armed::run`].

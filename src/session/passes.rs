@@ -132,27 +132,20 @@ pub fn single(
     let pid = child.pid();
     let (sampler, counters) = armed(child, "single", options, hardware)?;
     let gate = Gate::default();
-    let visits = sampler.allows_visits().then(|| {
-        single::start(
-            single::Program::Child(pid),
-            gate.clone(),
-            sinks(options, machine),
-            options.budget,
-            Span::of(options),
-        )
-    });
+    let visits = single::start(
+        single::Program::Child(pid),
+        gate.clone(),
+        sinks(options, machine),
+        options.budget,
+        Span::of(options),
+    );
     let watched = watched(&sampler);
     let watch = Watch::start(watched);
     let result = sampler.run_beside(&gate);
     gate.end();
     let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
-    let visited = match visits.map(thread::JoinHandle::join) {
-        None => {
-            Err("perf_event_open is refused here, and the sampler by ptrace leaves no room for another tracer".into())
-        }
-        Some(joined) => visited(joined),
-    };
+    let visited = visited(visits.join());
     let mut timed = result.map_err(failed("single"))?;
     add_seen(&mut timed.evidence, watched, seen);
     Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })

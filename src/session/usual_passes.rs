@@ -1,10 +1,9 @@
-//! Which passes are made where the user names none: one run, unless an option or the host asks for two.
+//! Which passes are made where the user names none: one run, unless an option asks for two.
 
 use std::fmt;
 
 use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions};
 use super::preflight::Checked;
-use crate::sample;
 
 /// Why a program runs twice though the user did not say so.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,8 +16,6 @@ pub enum WhyTwice {
     SingleStep,
     /// The user wants the work of the GPU's kernels counted, which takes further runs.
     GpuCounts,
-    /// Without perf's samples there is no room for windows: the sampler by ptrace is the program's only tracer.
-    NoPerf(String),
 }
 
 impl fmt::Display for WhyTwice {
@@ -28,11 +25,6 @@ impl fmt::Display for WhyTwice {
             WhyTwice::ExactMemory => f.write_str("--memory exact simulates every access"),
             WhyTwice::SingleStep => f.write_str("--engine single-step counts every instruction"),
             WhyTwice::GpuCounts => f.write_str("--gpu-counts on counts the GPU's kernels in runs of their own"),
-            WhyTwice::NoPerf(refusal) => write!(
-                f,
-                "perf_event_open is refused here ({refusal}), and a program that is sampled by ptrace cannot be counted in the \
-                 same run"
-            ),
         }
     }
 }
@@ -49,7 +41,7 @@ pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>)
         RunOptions { gpu_counts: GpuCounts::On, .. } => Some(WhyTwice::GpuCounts),
         _ => None,
     };
-    match asked.or_else(|| sample::perf_refusal().map(|refusal| WhyTwice::NoPerf(refusal.to_string()))) {
+    match asked {
         Some(why) => (Passes::Both, Some(why)),
         None => (Passes::Single, None),
     }

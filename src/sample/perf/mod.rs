@@ -44,7 +44,6 @@ use held::Held;
 use markers::{Markers, Seen};
 use open::{Opened, Terms, Trigger};
 
-pub(super) use probe::refusal;
 use setter::Outlet;
 
 pub(super) use attach::attach;

@@ -1,23 +1,14 @@
-//! Whether this process may sample, and whether the cycle counter makes samples here. Virtual machines exist that offer the event and
-//! never interrupt.
+//! Whether the cycle counter makes samples here. Virtual machines exist that offer the event and never interrupt.
 
-use std::io;
 use std::time::{Duration, Instant};
 
-use perf_event::events::{Hardware, Software};
+use perf_event::events::Hardware;
 use perf_event::{Builder, SampleFlag};
 
 use super::sampled::SampledEvent;
 
 /// How long to compute while waiting for a sample.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Why this process may not sample itself by the kernel's clock; `None` if it may.
-pub fn refusal() -> Option<io::Error> {
-    let mut builder = Builder::new(Software::CPU_CLOCK);
-    builder.observe_self().any_cpu().exclude_kernel(true).sample_period(1_000_000).sample(SampleFlag::IP);
-    builder.build().and_then(|counter| counter.sampled(1 << 14)).err()
-}
 
 /// Samples this thread for a moment; true as soon as a sample arrives.
 pub(super) fn cycles_interrupt() -> bool {

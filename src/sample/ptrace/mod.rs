@@ -3,6 +3,8 @@
 //! A thread of rprof's own traces the program: requests on a tracee are bound to the thread that traces it, and when that
 //! thread ends (or rprof is killed) the kernel lets everything run on untraced.
 
+mod lend;
+mod loan;
 mod observer;
 mod pace;
 mod tracees;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::profile::run::Warning;
 use crate::tracee::clock::monotonic_ns;
+use crate::tracee::foreground;
 use crate::tracee::launch::Gated;
 use crate::tracee::thread::Running;
 use crate::tracee::wake_up::WakeUp;
@@ -20,13 +23,13 @@ use crate::tracee::wake_up::WakeUp;
 use super::reap::Reaped;
 use super::recorder::Ending;
 use super::weights::Scale;
-use super::{SampleError, SampleOptions, Timed, survivors, unsampled};
+use super::{Gate, SampleError, SampleOptions, Timed, survivors, unsampled};
 
 use observer::Observer;
 
 /// Releases the child, and samples until its first process has exited. If ptrace is refused, too, the program runs without
 /// being sampled unless the user asked for ptrace by name.
-pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
+pub(super) fn run(child: Gated, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
     let trace = || -> Result<Timed, SampleError> {
         tracer_cpu::be_quick();
         let wake_up = match WakeUp::new() {
@@ -37,7 +40,7 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
             }
         };
         match Running::observe(child.pid()) {
-            Ok(_) => follow(child, options, wake_up),
+            Ok(_) => follow(child, options, wake_up, gate),
             Err(e) if options.sampler == super::Sampler::Ptrace => {
                 child.abandon();
                 Err(SampleError::Refused { sampler: "ptrace", source: e.io() })
@@ -51,32 +54,44 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
     })
 }
 
-fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp) -> Result<Timed, SampleError> {
+fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp, gate: &Gate) -> Result<Timed, SampleError> {
     let pid = child.pid();
     let frequency_hz = options.highest_hz();
     let mut observer = Observer::new(pid, frequency_hz, options.stack_bytes.max(MIN_STACK));
     child.release()?;
+    gate.begin_traced();
     let prepare = |source| SampleError::Prepare { operation: "timer_settime", source };
     wake_up.set(observer.pace.next()).map_err(prepare)?;
     let mut deadline: Option<Instant> = None;
     loop {
+        gate.take_back(|| observer.take_back());
         let (period, anybody) = observer.step();
         if let Some(period) = period {
             wake_up.set(period).map_err(prepare)?;
         }
-        if observer.ended().is_some() {
+        // A visit may have taken its end away, or its first thread: another thread that executes a program takes over its id.
+        if observer.ended().is_none()
+            && let Some(reaped) =
+                gate.try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?
+        {
+            observer.ended_elsewhere(reaped);
+        }
+        if let Some((reaped, cpu_s)) = observer.ended() {
+            gate.end();
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + GRACE);
             if !anybody || observer.living().is_empty() || Instant::now() > deadline {
-                break;
+                return Ok(finish(observer, Some((reaped, cpu_s)), frequency_hz));
             }
-        } else if !anybody {
-            break;
+        } else if foreground::leaves().is_some() {
+            gate.end();
+            observer.leave();
+            return Ok(finish(observer, None, frequency_hz));
+        } else if anybody {
+            gate.lend(|pids| observer.lend(pids));
+        } else {
+            gate.pause();
         }
     }
-    let Some((reaped, cpu_s)) = observer.ended() else {
-        return Err(SampleError::Wait { pid: pid.as_raw(), source: std::io::ErrorKind::NotFound.into() });
-    };
-    Ok(finish(observer, reaped, cpu_s, frequency_hz))
 }
 
 /// How long descendants may take to end after the first process.
@@ -85,11 +100,14 @@ const GRACE: Duration = survivors::GRACE;
 /// Without the kernel's frame-pointer chain, unwinding needs a stack copy in any case.
 const MIN_STACK: u32 = 4096;
 
-fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64) -> Timed {
+/// `ended`: how the first process ended, and its CPU seconds; `None` while it runs.
+fn finish(mut observer: Observer, ended: Option<(Reaped, f64)>, frequency_hz: f64) -> Timed {
     let left = observer.living();
-    left.iter().for_each(|tid| observer.note_cpu(*tid));
+    for tid in &left {
+        observer.note_cpu(*tid);
+    }
     let period_s = observer.pace.period_s();
-    let mut warnings: Vec<Warning> = survivors::warning(&left).into_iter().collect();
+    let mut warnings: Vec<Warning> = ended.and_then(|_| survivors::warning(&left)).into_iter().collect();
     if period_s * frequency_hz > 1.5 {
         warnings.push(Warning::new(
             "sampling-slowed",
@@ -104,13 +122,13 @@ fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64)
     let evidence = observer.recorder.finish(Ending {
         source: "ptrace",
         end_ns: if left.is_empty() { None } else { Some(monotonic_ns()) },
-        cpu_s: Some(cpu_s),
+        cpu_s: ended.map(|(_, cpu_s)| cpu_s),
         scale: Scale::PerThread,
         frequency_hz,
         lost: 0,
-        page_faults: reaped.page_faults,
+        page_faults: ended.and_then(|(reaped, _)| reaped.page_faults),
         blocked_missing: None,
         warnings,
     });
-    Timed { evidence, status: reaped.status }
+    Timed { evidence, status: ended.map(|(reaped, _)| reaped.status).unwrap_or_default() }
 }

@@ -16,11 +16,14 @@ use nix::unistd::Pid;
 
 use crate::sample::reap::{Reaped, own_cpu_time};
 use crate::sample::recorder::{Observation, Recorder};
+use crate::sample::survivors::is_alive;
 use crate::sample::unwind::StackTop;
 use crate::tracee::proc_status::{read_cpu_seconds, read_name};
+use crate::tracee::restarts::keep_call;
 use crate::tracee::thread::{Mode, Running, Stopped};
 use crate::tracee::wait::{Event, Stop};
 
+use super::loan::{Loan, Loans};
 use super::pace::Pace;
 use super::tracees::{Asked, Origin, Tracees};
 use super::tracer_cpu::Seat;
@@ -41,7 +44,9 @@ const EAGER: Duration = Duration::from_micros(30);
 /// The state of the tracing thread.
 pub(super) struct Observer {
     first: u32,
-    tracees: Tracees,
+    pub(super) tracees: Tracees,
+    /// What is lent to a visit.
+    pub(super) loans: Loans,
     pub recorder: Recorder,
     context: Context,
     pub pace: Pace,
@@ -74,6 +79,7 @@ impl Observer {
         Observer {
             first: first.as_raw() as u32,
             tracees,
+            loans: Loans::default(),
             recorder,
             context: Context::new(stack_bytes),
             next_tick_ns: monotonic_ns(),
@@ -90,9 +96,17 @@ impl Observer {
         self.ended.map(|r| (r, (r.cpu_s - self.before_exec_s).max(0.0)))
     }
 
-    /// Threads that are still traced.
+    /// Threads that still live.
     pub fn living(&self) -> Vec<u32> {
-        self.tracees.tids()
+        self.tracees.tids().into_iter().filter(|tid| is_alive(*tid)).collect()
+    }
+
+    /// Lets all threads go for good.
+    pub fn leave(&mut self) {
+        let mut pids: Vec<Pid> = self.tracees.iter_mut().map(|(_, t)| Pid::from_raw(t.pid as i32)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        self.lend(&pids);
     }
 
     /// Handles the events so far, waiting for them until a signal comes; makes a tick if it is due. Returns the time to the
@@ -106,14 +120,16 @@ impl Observer {
         if monotonic_ns() < self.next_tick_ns || self.open_tick.is_some() && !self.tick_is_stuck() {
             return (None, true);
         }
+        self.take_owed();
         self.tick();
         let period = self.pace.next();
         self.next_tick_ns = monotonic_ns() + period.as_nanos() as u64;
         (Some(period), true)
     }
 
-    fn wait(&self) -> Waited {
-        if self.open_tick.is_some() {
+    /// Waits for an event or a signal; for an event that we asked for at first without giving the CPU away.
+    pub(super) fn wait(&self) -> Waited {
+        if self.open_tick.is_some() || self.loans.is_lending {
             let deadline = Instant::now() + EAGER;
             while Instant::now() < deadline {
                 match wait(false) {
@@ -191,7 +207,7 @@ impl Observer {
         }
     }
 
-    fn handle(&mut self, event: Event, reaped: Reaped) {
+    pub(super) fn handle(&mut self, event: Event, reaped: Reaped) {
         match event {
             Event::Ended(tid, ..) => self.end(tid.as_raw() as u32, reaped),
             Event::Stopped(thread, stop) => self.stopped(thread, stop),
@@ -199,16 +215,26 @@ impl Observer {
     }
 
     fn end(&mut self, tid: u32, reaped: Reaped) {
-        self.recorder.exit(monotonic_ns(), tid);
-        self.unask(tid);
-        self.tracees.remove(tid);
+        self.gone(tid);
         if tid == self.first {
             self.ended = Some(reaped);
         }
     }
 
+    /// The first process has ended, as somebody else saw.
+    pub fn ended_elsewhere(&mut self, reaped: Reaped) {
+        self.end(self.first, reaped);
+    }
+
+    /// A thread exists no more.
+    pub(super) fn gone(&mut self, tid: u32) {
+        self.recorder.exit(monotonic_ns(), tid);
+        self.unask(tid);
+        self.tracees.remove(tid);
+    }
+
     /// A thread will not answer the tick that asked it.
-    fn unask(&mut self, tid: u32) {
+    pub(super) fn unask(&mut self, tid: u32) {
         if self.tracees.get(tid).and_then(|t| t.asked.take()).is_some() {
             self.answered(0.0);
         }
@@ -231,12 +257,12 @@ impl Observer {
             Stop::Group(libc::SIGTRAP) => return self.sample(thread),
             Stop::Group(_) => {
                 self.unask(tid);
+                if self.is_to_go(tid) {
+                    return self.let_go(thread, 0);
+                }
                 return self.resumed(tid, thread.listen().ok());
             }
-            Stop::Signal(signal) => {
-                let running = thread.resume_raw(Mode::Continue, signal).ok();
-                return self.resumed(tid, running);
-            }
+            Stop::Signal(signal) => return self.go_on(thread, signal),
             Stop::NewTask => {
                 if let Ok(new) = thread.event_message() {
                     let origin = self.tracees.announced(new as u32);
@@ -249,11 +275,21 @@ impl Observer {
                 self.unask(tid);
                 self.note_cpu(tid);
                 self.recorder.exit(now, tid);
+                // Nobody else would see its end.
+                return self.resumed(tid, thread.resume(Mode::Continue, None).ok());
             }
             Stop::Syscall | Stop::Other => {}
         }
-        let running = thread.resume(Mode::Continue, None).ok();
-        self.resumed(tid, running);
+        self.go_on(thread, 0);
+    }
+
+    /// Lets a thread run on, traced unless it is to go; the signal (0: none) is delivered first.
+    fn go_on(&mut self, thread: Stopped, signal: i32) {
+        let tid = thread.tid().as_raw() as u32;
+        if self.is_to_go(tid) {
+            return self.let_go(thread, signal);
+        }
+        self.resumed(tid, thread.resume_raw(Mode::Continue, signal).ok());
     }
 
     /// A stop that was asked for; or a new thread's first one, or the end of a group stop.
@@ -262,10 +298,10 @@ impl Observer {
         let Some(tracee) = self.tracees.get(tid) else { return };
         let (pid, asked) = (tracee.pid, tracee.asked.take());
         let taken = asked.is_some() && self.context.take(&thread);
-        let running = thread.resume(Mode::Continue, None).ok();
+        keep_call(&thread);
+        self.go_on(thread, 0);
         let now = monotonic_ns();
-        tracee.running = running;
-        let Some(asked) = asked else { return };
+        let (Some(asked), Some(tracee)) = (asked, self.tracees.get(tid)) else { return };
         let queued_ns = tracee.files().queued_ns();
         let on_cpu = asked.was_on_cpu(now, queued_ns);
         let late_ns = asked.at_ns.saturating_sub(asked.due_ns);
@@ -296,17 +332,18 @@ impl Observer {
     fn resumed(&mut self, tid: u32, running: Option<Running>) {
         if let Some(tracee) = self.tracees.get(tid) {
             tracee.running = running;
+            tracee.loan = Loan::None;
         }
     }
 
     /// Records a thread that was not known before.
-    fn created(&mut self, tid: u32, origin: Option<Origin>) {
+    pub(super) fn created(&mut self, tid: u32, origin: Option<Origin>) {
         if let Some(origin) = origin {
             self.recorder.fork(monotonic_ns(), origin.parent, origin.parent, origin.pid, tid);
         }
     }
 
-    fn executed(&mut self, tid: u32) {
+    pub(super) fn executed(&mut self, tid: u32) {
         let now = monotonic_ns();
         for other in self.tracees.execed(tid) {
             self.recorder.exit(now, other);
@@ -319,13 +356,14 @@ impl Observer {
         }
     }
 
-    /// Takes note of the CPU time that a thread has used.
-    pub fn note_cpu(&mut self, tid: u32) {
-        let Some(cpu_s) = read_cpu_seconds(Pid::from_raw(tid as i32)) else { return };
+    /// Takes note of the CPU seconds that a thread has used, and returns them.
+    pub fn note_cpu(&mut self, tid: u32) -> Option<f64> {
+        let cpu_s = read_cpu_seconds(Pid::from_raw(tid as i32))?;
         let before_s = if tid == self.first { self.before_exec_s } else { 0.0 };
         if let Some(tracee) = self.tracees.get(tid) {
             let index = self.recorder.threads.index(tracee.pid, tid, 0.0);
             self.recorder.threads.set_cpu(index, (cpu_s - before_s).max(0.0));
         }
+        Some(cpu_s)
     }
 }

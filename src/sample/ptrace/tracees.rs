@@ -9,13 +9,17 @@ use crate::tracee::thread::Running;
 
 use crate::sample::thread_files::{Activity, ThreadFiles};
 
+use super::loan::Loan;
+
 /// A thread being watched.
 #[derive(Debug)]
 pub(super) struct Tracee {
     /// Its process.
     pub pid: u32,
-    /// It runs as far as ptrace is concerned; `None` while job control has stopped it.
+    /// It runs as far as ptrace is concerned; `None` while we cannot ask it to stop.
     pub running: Option<Running>,
+    /// Whether it is lent, and its state on the way.
+    pub loan: Loan,
     /// It was asked to stop for a sample.
     pub asked: Option<Asked>,
     /// When it was last seen blocked.
@@ -81,7 +85,8 @@ impl Tracees {
         let pid = if status.tgid > 0 { status.tgid as u32 } else { tid };
         let parent = if pid == tid { status.ppid as u32 } else { pid };
         let files = ThreadFiles::open(pid, tid);
-        self.threads.insert(tid, Tracee { pid, running: None, asked: None, blocked_ns: None, files });
+        let loan = Loan::None;
+        self.threads.insert(tid, Tracee { pid, running: None, loan, asked: None, blocked_ns: None, files });
         Some(Origin { pid, parent })
     }
 
@@ -112,6 +117,16 @@ impl Tracees {
         self.threads.iter_mut().map(|(tid, t)| (*tid, t))
     }
 
+    /// Those of one process.
+    pub fn of(&mut self, pid: u32) -> impl Iterator<Item = (u32, &mut Tracee)> {
+        self.iter_mut().filter(move |(_, tracee)| tracee.pid == pid)
+    }
+
+    /// Whether we trace that thread.
+    pub fn hold(&self, tid: u32) -> bool {
+        self.threads.get(&tid).is_some_and(|tracee| !tracee.is_away())
+    }
+
     /// Their ids.
     pub fn tids(&self) -> Vec<u32> {
         self.threads.keys().copied().collect()
@@ -122,6 +137,11 @@ impl Tracee {
     /// Its activity.
     pub fn activity(&self) -> Activity {
         if self.running.is_some() { self.files.activity() } else { Activity::Other }
+    }
+
+    /// It is lent.
+    pub fn is_away(&self) -> bool {
+        matches!(self.loan, Loan::Away(_))
     }
 
     /// The `/proc` files about it.

@@ -4,6 +4,8 @@
 //!  sampler thread   release ─▶ samples ······················································▶ reaped
 //!  visitor thread             pace ─▶ visit ─▶ pace ─▶ visit ─▶ …                              └▶ windows
 //! ```
+//!
+//! A sampler that traces the program (by ptrace) lends it for each visit.
 
 mod pace;
 mod tree;
@@ -95,11 +97,14 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     while !gate.has_begun() && !gate.is_over() {
         std::thread::sleep(LOOK);
     }
+    let mut refused: Vec<Refused> = Vec::new();
+    if !gate.has_begun() {
+        refused.push(Refused { pid: first, why: "rprof may not trace it".into() });
+    }
     let begun = Instant::now();
     let mut pace = Pace::new(budget, monotonic_ns());
     let mut tree = Tree::new(first);
     let mut off = Off::default();
-    let mut refused: Vec<Refused> = Vec::new();
     let mut in_vain = 0;
     while !gate.is_over() {
         let due_s = if in_vain < HOPELESS { pace.next_s() } else { f64::INFINITY };
@@ -114,7 +119,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         let length = pace.length(begun.elapsed().as_secs_f64());
         let addresses = pace.records_addresses();
         let pids = tree.busy();
-        let mut turn = gate.turn();
+        let mut turn = gate.turn(&pids);
         if gate.is_over() {
             break;
         }
@@ -131,8 +136,9 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         for ended in visit.ended.iter().filter(|ended| ended.pid == first) {
             turn.ended(ended.status, ended.cpu_s);
         }
+        let handing_over_s = turn.stopped.as_secs_f64();
         drop(turn);
-        pace.paid(begun.elapsed().as_secs_f64(), visit.busy_s, visit.stopped_s);
+        pace.paid(begun.elapsed().as_secs_f64(), visit.busy_s, visit.stopped_s + handing_over_s);
         in_vain = if visit.counted || pids.is_empty() { 0 } else { in_vain + 1 };
         let is_new = |new: &Refused| refused.iter().all(|known| known.why != new.why);
         let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();
