@@ -26,9 +26,7 @@ impl fmt::Display for NoCalls {
             NoCalls::NotCounted => "nothing was counted",
             NoCalls::NotMet => "no window met a call",
             NoCalls::TooFewWindows => "too few windows tell how many calls there were",
-            NoCalls::SlowWindows => {
-                "the windows were too slow to tell how many calls there were: its ranks wait for each other's messages most of the time"
-            }
+            NoCalls::SlowWindows => "the windows were too slow to tell how many calls there were",
         })
     }
 }
