@@ -442,7 +442,8 @@ mod tests {
         };
         let ranks = [part(0), part(1)];
         let mut mpis = ranks.each_ref().map(|rank| {
-            let unknown = CallSite { call: "MPI_Bcast".into(), calls: 1, unknown_calls: 1, ..site(&rank.sites[0]) };
+            let unknown =
+                CallSite { call: "MPI_Bcast".into(), calls: Some(1), unknown_calls: 1, ..site(&rank.sites[0]) };
             Mpi { sites: vec![unknown], ..Mpi::default() }
         });
         let [a, b] = &mut mpis;

@@ -51,6 +51,7 @@ mod tally;
 mod time;
 mod timeline;
 mod traffic;
+pub mod uneven;
 mod waiting;
 mod warnings;
 pub mod windows;
@@ -136,7 +137,12 @@ pub fn join(
         Some(blas)
     });
     let calls = evidence.counted.and_then(|counted| counted.mpi.as_ref());
-    let (mut named_mpi, mpi_calls) = calls.map(|calls| mpi::mpi(calls, &mut code)).unzip();
+    let is_counted = evidence.counted.is_some_and(|counted| counted.estimate.is_none());
+    let (mut named_mpi, mpi_calls) = match calls.filter(|_| is_counted) {
+        Some(calls) => Some(mpi::mpi(calls, &mut code)).unzip(),
+        None if is_counted => (None, None),
+        None => (mpi::estimated(calls, evidence.counted.is_some(), joined.sampled.as_ref(), &mut code), None),
+    };
     if let (Some(named), Some(counted)) = (&mut named_mpi, evidence.counted) {
         named.at_least = counted.warnings.iter().any(|warning| warning.code == RELEASED_CODE);
     }

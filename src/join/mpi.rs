@@ -1,12 +1,35 @@
 //! Names the call sites of MPI.
 
+use std::fmt;
+
 use super::code_map::CodeMap;
-use super::modules::Pass;
-use crate::profile::evidence::mpi::{MpiEvidence, MpiSite, Traffic};
+use super::modules::{Pass, Place};
+use super::sampled::{InMpi, Sampled};
+use crate::profile::evidence::mpi::{MpiEvidence, MpiSite, OfWindows, Traffic};
 use crate::profile::mpi::{CallSite, Mpi, NetworkBytes, NetworkMethod, RankCalls, SizeClass};
+use crate::profile::source::Source;
 
 /// Why one rank alone does not know what it waited for.
 const ONE_RANK: &str = "the other ranks' calls are needed: merge the ranks of the job";
+/// Why a site has neither calls nor bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoCalls {
+    NotCounted,
+    NotMet,
+    TooFewWindows,
+    SlowWindows,
+}
+
+impl fmt::Display for NoCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoCalls::NotCounted => "nothing was counted",
+            NoCalls::NotMet => "no window met a call",
+            NoCalls::TooFewWindows => "too few windows tell how many calls there were",
+            NoCalls::SlowWindows => "the windows were too slow to tell how many calls there were",
+        })
+    }
+}
 
 /// The call sites of `evidence`, those of several threads put together, and the single calls.
 pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
@@ -26,9 +49,63 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
         left_out: evidence.calls_left_out,
     };
     // A place in no module has no name.
-    mpi.add(sites.into_iter().filter(|site| site.calls > 0));
+    mpi.add(sites.into_iter().filter(|site| site.calls > Some(0)));
     mpi.sort();
     (mpi, calls)
+}
+
+/// The call sites that samples and windows saw: seconds by the samples, calls and bytes by the `windows`. `None`: neither saw one.
+pub fn estimated(
+    windows: Option<&MpiEvidence>,
+    is_counted: bool,
+    sampled: Option<&Sampled>,
+    code: &mut CodeMap,
+) -> Option<Mpi> {
+    let mut seconds = sampled.map(|sampled| sampled.in_mpi(code)).unwrap_or_default();
+    let ranks = windows.and_then(|evidence| evidence.ranks);
+    let mut mpi = Mpi { ranks, split_missing: Some(ONE_RANK.into()), ..Mpi::default() };
+    for (evidence, site) in windows.iter().flat_map(|evidence| evidence.sites.iter().map(move |site| (evidence, site)))
+    {
+        let place = code.place(Pass::Counted, site.at).filter(|_| site.calls > 0);
+        let Some((place, mut named)) = place.zip(named(site, evidence.rank, code)) else { continue };
+        (named.time_s, named.network_sent, named.network_received) = (None, None, None);
+        match (evidence.windows, site.errors) {
+            (Some(OfWindows::TooSlow), _) => leave_calls_out(&mut named, NoCalls::SlowWindows),
+            (_, None) => leave_calls_out(&mut named, NoCalls::TooFewWindows),
+            (_, Some((of_calls, of_bytes))) => {
+                named.members = ranks.filter(|_| site.world_calls == site.calls);
+                let how = |error| Source { how: "estimated".into(), error: Some(error), reason: None };
+                named.source.extend([("calls".to_owned(), how(of_calls)), ("bytes".to_owned(), how(of_bytes))]);
+            }
+        }
+        // Sites of several threads share the samples of their place, which go to the first.
+        sampled_time(&mut named, seconds.remove(&place).as_ref());
+        mpi.add([named]);
+    }
+    for (place, in_mpi) in seconds {
+        let mut site = at(place, code);
+        site.call.clone_from(&in_mpi.call);
+        leave_calls_out(&mut site, if is_counted { NoCalls::NotMet } else { NoCalls::NotCounted });
+        sampled_time(&mut site, Some(&in_mpi));
+        mpi.add([site]);
+    }
+    mpi.sort();
+    (!mpi.sites.is_empty()).then_some(mpi)
+}
+
+fn leave_calls_out(site: &mut CallSite, why: NoCalls) {
+    (site.calls, site.bytes, site.unknown_calls) = (None, None, 0);
+    site.sizes.clear();
+    let missing = || Source { how: "not measured".into(), error: None, reason: Some(why.to_string()) };
+    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), missing())));
+}
+
+/// Sets the seconds that samples say.
+fn sampled_time(site: &mut CallSite, in_mpi: Option<&InMpi>) {
+    site.time_s = in_mpi.map(|in_mpi| in_mpi.seconds);
+    let error = in_mpi.map(|in_mpi| 2.0 / f64::from(in_mpi.samples).sqrt());
+    let reason = in_mpi.is_none().then(|| "no sample met a call".to_owned());
+    site.source.insert("time_s".into(), Source { how: "sampled".into(), error, reason });
 }
 
 /// The bytes of all calls, and of none.
@@ -50,32 +127,34 @@ fn network(evidence: &MpiEvidence) -> NetworkBytes {
 /// A call site with names. `None`: its place is in no module.
 fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSite> {
     let place = code.place(Pass::Counted, site.at)?;
-    let function = code.function(place);
-    let line = code.line(place);
-    let known = code.known(function);
     Some(CallSite {
-        caller: known.name.to_string(),
-        module: known.module.to_string(),
-        file: line.as_ref().map(|line| line.file.to_string()),
-        line: line.map(|line| line.line),
-        site: format!("{:#x}", site.at.offset),
         call: site.function.clone(),
         rank,
-        calls: site.calls,
+        calls: Some(site.calls),
         bytes: (site.unknown == 0).then_some(site.bytes),
         unknown_calls: site.unknown,
         time_s: (site.timed > 0).then_some(site.time_s),
         timed_calls: site.timed,
-        waiting_s: None,
-        transfer_s: None,
-        members: None,
-        far_calls: None,
-        received: None,
         sizes: sizes(&site.sizes, &site.size_bytes),
         network_sent: Some(site.network.sent),
         network_received: Some(site.network.received),
-        needed: None,
+        ..at(place, code)
     })
+}
+
+/// A call site of which only the place is known.
+fn at(place: Place, code: &mut CodeMap) -> CallSite {
+    let function = code.function(place);
+    let line = code.line(place);
+    let known = code.known(function);
+    CallSite {
+        caller: known.name.to_string(),
+        module: known.module.to_string(),
+        file: line.as_ref().map(|line| line.file.to_string()),
+        line: line.map(|line| line.line),
+        site: format!("{:#x}", place.offset),
+        ..CallSite::default()
+    }
 }
 
 /// Entry i of `by_bits` has the calls of sizes with i bits, entry i of `bytes` their bytes.

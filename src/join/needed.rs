@@ -118,7 +118,7 @@ pub fn fill(calls: &[RankCalls], mpis: &mut [&mut Mpi]) {
         }
         for site in &mut mpi.sites {
             // Calls that did not return have no record.
-            let whole = sums.get(&site.key()).filter(|(_, count)| *count == site.calls);
+            let whole = sums.get(&site.key()).filter(|(_, count)| Some(*count) == site.calls);
             site.needed = whole.and_then(|(sum, _)| *sum);
         }
     }
@@ -155,7 +155,7 @@ mod tests {
         hosts: &[&str],
         one: impl Fn(usize) -> MpiCall,
     ) -> Option<f64> {
-        let site = CallSite { call: name.into(), calls: 1, ..CallSite::default() };
+        let site = CallSite { call: name.into(), calls: Some(1), ..CallSite::default() };
         let calls: Vec<RankCalls> = hosts
             .iter()
             .enumerate()

@@ -1,6 +1,6 @@
 //! The timed pass's samples, each with its function, its thread's activity and the other threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::attributed::{Activity, AttributedSample, Entry, NONE, Peers};
 use super::code_map::{CodeMap, FunctionId};
@@ -10,6 +10,7 @@ use super::timeline;
 use super::waiting::{self, Wait};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
+use crate::profile::mpi_name;
 
 /// All samples on a CPU.
 #[derive(Debug, Default)]
@@ -139,6 +140,18 @@ impl<'e> Sampled<'e> {
         caller.is_some_and(|(function, place)| nests.get(&function).is_some_and(|s| s.waits_at(place.offset)))
     }
 
+    /// CPU seconds in calls of MPI, kernel included, by the place of the call.
+    pub fn in_mpi(&self, code: &mut CodeMap) -> BTreeMap<Place, InMpi> {
+        let calls: Vec<Option<(Place, String)>> = self.stacks.iter().map(|stack| outermost_call(stack, code)).collect();
+        let mut sums: BTreeMap<Place, InMpi> = BTreeMap::new();
+        for sample in &self.samples {
+            let Some((place, call)) = &calls[sample.stack as usize] else { continue };
+            let sum = sums.entry(*place).or_insert_with(|| InMpi { call: call.clone(), ..InMpi::default() });
+            (sum.seconds, sum.samples) = (sum.seconds + sample.weight_s, sum.samples + 1);
+        }
+        sums
+    }
+
     /// CPU seconds at work in a function and all that it called; recursion counts once.
     pub fn inclusive(&self, code: &mut CodeMap) -> HashMap<FunctionId, f64> {
         let mut by_stack = vec![0.0; self.stacks.len()];
@@ -159,6 +172,28 @@ impl<'e> Sampled<'e> {
     }
 }
 
+/// CPU seconds in the calls of one site.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct InMpi {
+    /// The function of MPI.
+    pub call: String,
+    /// Seconds.
+    pub seconds: f64,
+    /// Samples.
+    pub samples: u32,
+}
+
+/// The outermost call of MPI on `stack`, which is the program's own: its place, and the function. `None`: there is none, or its caller
+/// is not known.
+fn outermost_call(stack: &[CodeRef], code: &mut CodeMap) -> Option<(Place, String)> {
+    let places: Vec<Option<Place>> = stack.iter().map(|call| code.place(Pass::Timed, *call)).collect();
+    (1..places.len()).rev().find_map(|caller| {
+        let function = code.function(places[caller - 1]?);
+        let call = mpi_name::of_symbol(&code.known(function).name)?;
+        Some((places[caller]?, call.into_owned()))
+    })
+}
+
 /// How the thread entered the kernel at the leaf of `stack`: a `syscall` (0f 05) continues after itself, a fault at itself.
 fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
     let leaf = stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
@@ -173,7 +208,7 @@ fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
     let places = stack.iter().filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
     let in_mpi = places.into_iter().any(|place| {
         let function = code.function(place);
-        waiting::is_mpi(&code.known(function).name)
+        mpi_name::of_symbol(&code.known(function).name).is_some()
     });
     if in_mpi {
         return Some(Wait::Ranks);

@@ -94,16 +94,6 @@ const LOCKS: &[&str] = &[
     "parking_lot_core::parking_lot::park*",
 ];
 
-/// Whether `name` is a function of MPI in C or Fortran: all that it calls is the time of the call, whatever it is called.
-pub fn is_mpi(name: &str) -> bool {
-    let name = name.strip_suffix("@plt").unwrap_or(name);
-    if let Some(rest) = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("PMPI_")) {
-        return rest.starts_with(|c: char| c.is_ascii_uppercase()) && !rest.starts_with("Wtime");
-    }
-    let fortran = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"));
-    fortran.is_some_and(|rest| rest.len() > 1 && rest.ends_with('_'))
-}
-
 /// Whether the function called `name` gives the CPU to others.
 pub fn yields(name: &str) -> bool {
     let name = name.strip_suffix("@plt").unwrap_or(name);

@@ -1,10 +1,13 @@
 //! What a program did with MPI, by call site (docs/mpi.md).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
 use super::grouped;
+use super::source::{Figures, Source, joined};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -94,6 +97,11 @@ impl Mpi {
         site.waiting_s.map(|waiting| self.timed_share.unwrap_or(1.0) * waiting)
     }
 
+    /// Whether its times are those of samples: no counted pass saw the calls.
+    pub fn is_sampled(&self) -> bool {
+        self.sites.iter().any(CallSite::is_sampled)
+    }
+
     /// Adds call sites; those of one place are one.
     pub fn add(&mut self, sites: impl IntoIterator<Item = CallSite>) {
         grouped::add(&mut self.sites, sites, CallSite::key, CallSite::plus);
@@ -122,13 +130,14 @@ pub struct CallSite {
     pub call: String,
     /// The rank; `null` where several are put together, and where it is not known.
     pub rank: Option<u32>,
-    /// Calls.
-    pub calls: u64,
+    /// Calls; `null` where only samples saw some.
+    pub calls: Option<u64>,
     /// Bytes that they passed; `null` if that is not known of some of them.
     pub bytes: Option<u64>,
     /// Calls whose bytes are not known.
     pub unknown_calls: u64,
-    /// Seconds from call to return, on and off the CPU, of the calls whose return was seen, in the counted pass.
+    /// Seconds from call to return, on and off the CPU, of the calls whose return was seen, in the counted pass; without one those on the
+    /// CPU, by samples.
     pub time_s: Option<f64>,
     /// Calls whose return was seen.
     pub timed_calls: u64,
@@ -157,6 +166,9 @@ pub struct CallSite {
     /// rank.
     #[serde(default)]
     pub needed: Option<f64>,
+    /// Where `calls`, `bytes`, `time_s` and `waiting_s` come from, if not from a counted pass.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub source: BTreeMap<String, Source>,
 }
 
 /// Calls that pass from so many bytes up to twice as many; the class of 0 has those of 0 alone. In the file: `[from, calls, bytes]`.
@@ -187,8 +199,9 @@ impl CallSite {
     /// Adds the calls of another thread or rank from the same place.
     pub fn plus(&mut self, other: &CallSite) {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        self.source = joined(&self.figures(), &other.figures());
         self.rank = self.rank.filter(|_| self.rank == other.rank);
-        self.calls += other.calls;
+        self.calls = self.calls.zip(other.calls).map(|(a, b)| a + b);
         self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
         self.unknown_calls += other.unknown_calls;
         self.time_s = match (self.time_s, other.time_s) {
@@ -249,6 +262,28 @@ impl CallSite {
     pub fn is_communication(&self) -> bool {
         let others = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];
         !others.iter().any(|name| self.call.starts_with(name))
+    }
+
+    /// Whether its time is that of samples: no counted pass saw its calls.
+    pub fn is_sampled(&self) -> bool {
+        self.source.get("time_s").is_some_and(|source| source.how == "sampled")
+    }
+
+    /// Half-width of the 95 % interval of a figure, relative; `None`: not an estimate, or not known.
+    pub fn error(&self, figure: &str) -> Option<f64> {
+        self.source.get(figure)?.error
+    }
+
+    /// The figures that have a source.
+    fn figures(&self) -> Figures<'_> {
+        let number = |n: Option<u64>| n.map(|n| n as f64);
+        let values = [
+            ("calls", number(self.calls)),
+            ("bytes", number(self.bytes)),
+            ("time_s", self.time_s),
+            ("waiting_s", self.waiting_s),
+        ];
+        Figures { source: &self.source, values: values.into_iter().filter_map(|(k, v)| Some((k, v?))).collect() }
     }
 
     /// What distinguishes it from other sites of its rank.

@@ -34,9 +34,45 @@ impl<'c> MpiName<'c> {
     }
 }
 
+/// The function of MPI that the symbol `name` is, in C or Fortran: `MPI_Sendrecv` for `PMPI_Sendrecv` and `mpi_sendrecv_f08_`. `None`: it is
+/// none, or one that reads the clock.
+pub fn of_symbol(name: &str) -> Option<Cow<'_, str>> {
+    let name = name.strip_suffix("@plt").unwrap_or(name);
+    if let Some(rest) = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("PMPI_")) {
+        let is_one = rest.starts_with(|c: char| c.is_ascii_uppercase()) && !rest.starts_with("Wtime");
+        return is_one.then(|| Cow::Borrowed(name.strip_prefix('P').unwrap_or(name)));
+    }
+    let rest = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"))?;
+    let bare = rest.trim_end_matches('_');
+    let bare = ["_f08ts", "_f08"].iter().find_map(|binding| bare.strip_suffix(binding)).unwrap_or(bare);
+    if bare.is_empty() || !rest.ends_with('_') {
+        return None;
+    }
+    let (first, others) = bare.split_at_checked(1)?;
+    Some(Cow::Owned(format!("MPI_{}{others}", first.to_ascii_uppercase())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_of_all_bindings_have_the_name_of_the_c_function() {
+        for (symbol, call) in [
+            ("PMPI_Sendrecv", Some("MPI_Sendrecv")),
+            ("MPI_Send@plt", Some("MPI_Send")),
+            ("mpi_win_fence_", Some("MPI_Win_fence")),
+            ("pmpi_sendrecv_f08_", Some("MPI_Sendrecv")),
+            ("mpi_isend_f08ts_", Some("MPI_Isend")),
+            ("MPI_Wtime", None),
+            ("MPI_my_own", None),
+            ("mpi_", None),
+            ("mpi_init", None),
+            ("ompi_mpi_init", None),
+        ] {
+            assert_eq!(of_symbol(symbol).as_deref(), call, "{symbol}");
+        }
+    }
 
     #[test]
     fn variants_have_the_name_of_the_blocking_one() {

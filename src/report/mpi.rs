@@ -78,8 +78,8 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
             format!("{} in {}", site.call, name::shorten(&site.caller, NAME_WIDTH)),
             or(site.time_s.map(seconds)),
             or(site.waiting_s.map(seconds)),
-            site.calls.to_string(),
-            or(site.bytes.map(|bytes| si(bytes as f64, "B"))),
+            or(site.calls.map(|calls| within(calls.to_string(), site.error("calls")))),
+            or(site.bytes.map(|bytes| within(si(bytes as f64, "B"), site.error("bytes")))),
         ];
         row.extend(crosses.then(|| network(site)).into_iter().flatten());
         row.push(name::place(site.file.as_deref(), site.line).unwrap_or_else(|| site.site.clone()));
@@ -100,6 +100,18 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     if let Some(reason) = mpi.split_missing.as_ref().filter(|_| most > FEW) {
         notes.push(format!("waiting: {NOT_MEASURED} ({reason})"));
     }
+    if mpi.is_sampled() && most > FEW {
+        notes.push(
+            "time: on the CPU, by samples; calls and bytes: estimated from the windows that counted; waiting: how much longer a rank is in \
+             the calls of a place than the rank that is there for the shortest time, which is too little where ranks wait in turn"
+                .into(),
+        );
+    }
+    let unknown =
+        shown.iter().filter(|site| site.calls.is_none()).find_map(|site| site.source.get("calls")?.reason.as_ref());
+    if let Some(reason) = unknown.filter(|_| most > FEW) {
+        notes.push(format!("calls: {NOT_MEASURED} ({reason})"));
+    }
     let mut titles = vec!["call", "time", "waiting", "calls", "bytes"];
     if crosses {
         titles.extend(["net out", "net in"]);
@@ -109,6 +121,14 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     titles.push("where");
     let words = vec![0, titles.len() - 1];
     Some(Rows { title: title(profile, mpi), titles, rows, words, notes })
+}
+
+/// `812 ± 12 %`
+fn within(value: String, error: Option<f64>) -> String {
+    match error.filter(|error| *error > 0.0) {
+        Some(error) => format!("{value} ± {}", percent(error)),
+        None => value,
+    }
 }
 
 /// Whether ranks are on several hosts, or this rank has peers on others.
@@ -208,7 +228,8 @@ fn title(profile: &Profile, mpi: &Mpi) -> String {
         ranks => format!(" of {ranks} ranks"),
     };
     let in_mpi = if timed().next().is_some() { seconds(in_mpi) } else { format!("time {NOT_MEASURED}") };
-    let mut text = format!("MPI: {in_mpi} in calls{ranks}, counted pass");
+    let pass = if mpi.is_sampled() { "on the CPU, by samples" } else { "counted pass" };
+    let mut text = format!("MPI: {in_mpi} in calls{ranks}, {pass}");
     if let Some(e) = mpi.efficiency {
         let [parallel, balance, communication] = [e.parallel, e.load_balance, e.communication].map(percent);
         text += &format!("; parallel efficiency {parallel} = load balance {balance} × communication {communication}");

@@ -118,7 +118,8 @@ pub struct SinglePass {
     pub visited: Result<Visited, String>,
 }
 
-/// Runs the program once: natively under the sampler, and counted in windows.
+/// Runs the program once: natively under the sampler, and counted in windows. `launched`: its rank and how many there are, if a
+/// launcher started it.
 pub fn single(
     program: &Program,
     variables: &[(OsString, OsString)],
@@ -126,6 +127,7 @@ pub fn single(
     options: &RunOptions,
     hardware: Option<&Hardware>,
     machine: &Machine,
+    launched: Option<(u32, u32)>,
 ) -> Result<SinglePass, SessionError> {
     let stdin = input.first(false).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
@@ -133,7 +135,7 @@ pub fn single(
     let (sampler, counters) = armed(child, "single", options, hardware)?;
     let gate = Gate::default();
     let visits = single::start(
-        single::Program::Child(pid),
+        single::Program::Child { pid, launched },
         gate.clone(),
         sinks(options, machine),
         options.budget,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::SessionError;
 use super::launcher::LaunchedRank;
 use super::output::OutputFolder;
-use crate::join::{late, needed};
+use crate::join::{late, needed, uneven};
 use crate::profile::Profile;
 use crate::profile::mpi::{Mpi, RankCalls};
 
@@ -42,7 +42,11 @@ pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
     let read =
         |path: &Path| -> Option<RankCalls> { rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok() };
     let calls: Option<Vec<RankCalls>> = ranks.iter().map(|(_, path)| read(path)).collect();
+    let all = profiles.len();
     let mut mpis: Vec<&mut Mpi> = profiles.iter_mut().filter_map(|profile| profile.mpi.as_mut()).collect();
+    if mpis.len() == all && all > 1 && mpis.iter().all(|mpi| mpi.is_sampled()) {
+        return uneven::split(&mut mpis);
+    }
     let split = match calls {
         Some(calls) if calls.len() == mpis.len() => {
             needed::fill(&calls, &mut mpis);

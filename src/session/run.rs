@@ -20,6 +20,7 @@ use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
 use super::input::Input;
 use super::job::{self, Launching};
+use super::launcher::LaunchedRank;
 use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
@@ -86,7 +87,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         _ => Some(Hardware::prepare(options.counters_from.as_deref(), &mut evidence.warnings)?),
     };
     let setting =
-        Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder, is_rank: rank.is_some() };
+        Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder, rank: rank.as_ref() };
     let end = match which {
         Passes::Both if options.window.is_part() => {
             let reason =
@@ -140,14 +141,14 @@ struct Setting<'a> {
     /// `None` if no native pass is made.
     hardware: Option<&'a Hardware>,
     folder: &'a OutputFolder,
-    /// A launcher started this process beside others.
-    is_rank: bool,
+    /// A launcher started this process beside others, as this rank.
+    rank: Option<&'a LaunchedRank>,
 }
 
 impl Setting<'_> {
     /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
     fn looks_again(&self, cpu_s: f64) -> bool {
-        !self.is_rank && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
+        self.rank.is_none() && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
     }
 
     /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
@@ -210,14 +211,15 @@ fn one_pass(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware, folder, .. } = setting;
+    let Setting { options, notices, hardware, folder, rank } = setting;
     notices.say(&format!(
         "runs the program once: natively and sampled, and counted in short windows that slow it down by about {:.0} %",
         100.0 * options.budget
     ));
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine)?;
+    let place = rank.and_then(|rank| Some((rank.rank, rank.ranks?)));
+    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, place)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
     options.window.cut(&mut timed);

@@ -8,6 +8,7 @@
 //! A function that no window met has no counts, and is never 0.
 
 mod attribute;
+mod calls;
 mod extend;
 mod native;
 
@@ -61,6 +62,7 @@ pub fn extend(
         |at: CodeRef| counted.modules.get(at.module as usize).is_some_and(|m| m.kind != ModuleKind::Anonymous);
     counted.blocks =
         merged(windows.iter().flat_map(|w| &w.blocks)).into_iter().filter(|block| is_lasting(block.at)).collect();
+    let mut mpi = counted.mpi.take();
     let (factors, functions, seconds) = {
         let mut code = {
             let threads = [&timed.threads[..], &counted.threads[..]];
@@ -77,9 +79,13 @@ pub fn extend(
         let translated_s: f64 = met.iter().map(|w| w.work_s()).sum();
         let haste = met.iter().map(|w| w.haste()).sum::<f64>() / met.len().max(1) as f64;
         let of_speed = haste + LEAST_OF_SPEED.max(1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9));
-        let attributed = attribute(&native_s, &of_windows, &work_s);
+        let telling = Telling::new(met, of_windows, work_s, &native_s);
+        let attributed = &telling.attributed;
+        if let Some(mpi) = &mut mpi {
+            calls::extend(mpi, windows, &telling, &native::work(&sampled), of_speed);
+        }
         let of_all = total(&executed);
-        let of_windows_error = errors(&attributed, &of_windows, &work_s);
+        let of_windows_error = errors(&telling);
         let samples = native::samples(&sampled);
         let error = |id: &FunctionId| {
             let of_windows = of_windows_error.get(id)?;
@@ -100,7 +106,7 @@ pub fn extend(
         let places: Vec<CodeRef> = places.collect();
         let by_place = places.into_iter().filter_map(|at| Some((at, function_at(at)?))).collect();
         let seconds = (native_s.values().sum::<f64>(), attributed.window_s.values().sum::<f64>());
-        (Factors::new(&attributed, &of_all, by_place), functions, seconds)
+        (Factors::new(attributed, &of_all, by_place), functions, seconds)
     };
     let (native_s, window_s) = seconds;
     let longer = if native_s > 0.0 { (native_s + window_s) / native_s } else { 1.0 };
@@ -108,6 +114,7 @@ pub fn extend(
     timed.threads.iter_mut().for_each(|thread| thread.cpu_s *= longer);
     factors.apply(&mut counted.blocks);
     let memory = memory.map(|memory| factors.apply_to_traffic(memory));
+    counted.mpi = mpi;
     counted.estimate = Some(Estimate { functions });
     Extended { timed, counted, memory }
 }
@@ -155,19 +162,47 @@ fn instructions(window: &Window, executed: &ExecutedBlocks) -> HashMap<FunctionI
     by_function
 }
 
+/// The windows that tell how fast the program works, and their time by function.
+#[derive(Debug)]
+struct Telling<'w> {
+    windows: Vec<&'w Window>,
+    attributed: Attributed,
+    /// The same without one group of windows at a time; empty if there is only one.
+    replicates: Vec<Replicate>,
+}
+
+/// Some of the windows.
+#[derive(Debug)]
+struct Replicate {
+    /// Their indices.
+    kept: Vec<usize>,
+    attributed: Attributed,
+}
+
+impl<'w> Telling<'w> {
+    /// `of_windows`: instructions by function, and `work_s`: seconds, of each window.
+    fn new(
+        windows: Vec<&'w Window>,
+        of_windows: Vec<HashMap<FunctionId, f64>>,
+        work_s: Vec<f64>,
+        native_s: &HashMap<FunctionId, f64>,
+    ) -> Self {
+        let groups = windows.len().min(GROUPS);
+        let without = |left_out: usize| {
+            // Neighbours go to different groups.
+            let kept: Vec<usize> = (0..of_windows.len()).filter(|i| i % GROUPS != left_out).collect();
+            let (instructions, seconds): (Vec<_>, Vec<_>) =
+                kept.iter().map(|&i| (of_windows[i].clone(), work_s[i])).unzip();
+            Replicate { kept, attributed: attribute(native_s, &instructions, &seconds) }
+        };
+        let replicates = if groups < 2 { Vec::new() } else { (0..groups).map(without).collect() };
+        Telling { windows, attributed: attribute(native_s, &of_windows, &work_s), replicates }
+    }
+}
+
 /// The relative half-width of each function's 95 % interval, from leaving out one group of windows at a time (jackknife).
-fn errors(
-    attributed: &Attributed,
-    of_windows: &[HashMap<FunctionId, f64>],
-    work_s: &[f64],
-) -> HashMap<FunctionId, f64> {
-    let native_s = &attributed.native_s;
-    let n = of_windows.len().min(GROUPS);
-    // Neighbours go to different groups.
-    let without = |left_out: usize| -> (Vec<HashMap<FunctionId, f64>>, Vec<f64>) {
-        let kept = (0..of_windows.len()).filter(|i| i % GROUPS != left_out);
-        kept.map(|i| (of_windows[i].clone(), work_s[i])).unzip()
-    };
+fn errors(telling: &Telling<'_>) -> HashMap<FunctionId, f64> {
+    let native_s = &telling.attributed.native_s;
     let totals = |attributed: &Attributed| -> HashMap<FunctionId, f64> {
         attributed
             .window_s
@@ -175,16 +210,7 @@ fn errors(
             .map(|id| (*id, attributed.rate(*id) * native_s.get(id).copied().unwrap_or(0.0)))
             .collect()
     };
-    if n < 2 {
-        return HashMap::new();
-    }
-    let all = totals(attributed);
-    let replicates: Vec<HashMap<FunctionId, f64>> = (0..n)
-        .map(|left_out| {
-            let (groups, work) = without(left_out);
-            totals(&attribute(native_s, &groups, &work))
-        })
-        .collect();
+    let replicates: Vec<HashMap<FunctionId, f64>> = telling.replicates.iter().map(|r| totals(&r.attributed)).collect();
     let error = |(id, total): (&FunctionId, &f64)| {
         let values: Vec<f64> = replicates.iter().filter_map(|r| r.get(id)).copied().collect();
         if values.len() < 2 || *total <= 0.0 {
@@ -195,7 +221,7 @@ fn errors(
         let variance = (k - 1.0) / k * values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
         Some((*id, STUDENT * variance.sqrt() / total))
     };
-    all.iter().filter_map(error).collect()
+    totals(&telling.attributed).iter().filter_map(error).collect()
 }
 
 /// How well the speed of windows at least tells that of native code: caches are colder, and the price of counting is an estimate,

@@ -77,6 +77,15 @@ pub fn seconds(sampled: &Sampled) -> HashMap<FunctionId, f64> {
     seconds
 }
 
+/// CPU seconds at work by function.
+pub fn work(sampled: &Sampled) -> HashMap<FunctionId, f64> {
+    let mut seconds = HashMap::new();
+    for sample in sampled.samples.iter().filter(|sample| sample.works()) {
+        *seconds.entry(sample.function).or_default() += sample.weight_s;
+    }
+    seconds
+}
+
 /// Samples by function, without those in the kernel.
 pub fn samples(sampled: &Sampled) -> HashMap<FunctionId, u32> {
     let mut samples = HashMap::new();

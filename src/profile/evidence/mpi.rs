@@ -26,6 +26,18 @@ pub struct MpiEvidence {
     /// Bytes that sockets passed.
     #[serde(default)]
     pub network: NetworkEvidence,
+    /// The calls are those of windows; nothing of their times and of the network is known. `None`: all of the run was counted.
+    #[serde(default)]
+    pub windows: Option<OfWindows>,
+}
+
+/// What windows say of the whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OfWindows {
+    /// Calls and bytes are extended to it.
+    Extended,
+    /// They were too slow: ranks that wait for every message go at the pace of the one that is in a window.
+    TooSlow,
 }
 
 /// Bytes.
@@ -117,6 +129,12 @@ pub struct MpiSite {
     /// Bytes that went to and came from other hosts during the calls.
     #[serde(default)]
     pub network: Traffic,
+    /// Calls in `MPI_COMM_WORLD`.
+    #[serde(default)]
+    pub world_calls: u64,
+    /// Half-widths of the 95 % intervals of estimated calls and bytes, relative; `None`: counted, or too few windows tell their number.
+    #[serde(default)]
+    pub errors: Option<(f64, f64)>,
 }
 
 /// One call, for matching with those of other ranks.

@@ -28,6 +28,19 @@ pub struct Window {
     pub threads: Vec<WindowThread>,
     /// The blocks executed in it; modules and threads are those of the counted evidence.
     pub blocks: Vec<BlockCount>,
+    /// Calls of MPI in it and their bytes, by site of the counted evidence.
+    pub calls: Vec<SiteCalls>,
+}
+
+/// Calls of one site in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SiteCalls {
+    /// Index into the sites of the counted evidence.
+    pub site: u32,
+    /// Calls.
+    pub calls: u64,
+    /// The bytes that they passed, as far as they are known.
+    pub bytes: u64,
 }
 
 impl Window {
@@ -83,6 +96,12 @@ impl Window {
             }
         }
         self.blocks = merged(self.blocks.iter().chain(&other.blocks));
+        for more in other.calls {
+            match self.calls.iter_mut().find(|known| known.site == more.site) {
+                Some(known) => (known.calls, known.bytes) = (known.calls + more.calls, known.bytes + more.bytes),
+                None => self.calls.push(more),
+            }
+        }
     }
 }
 
@@ -122,7 +141,9 @@ mod tests {
         let (dynamic, calls) = (Vec::new(), Vec::new());
         let block = BlockCount { at, code: vec![0x90], executions: vec![(0, n)], dynamic, calls };
         let threads = vec![WindowThread { thread: 0, cpu_s: 1.0 }];
-        Window { spans: vec![(n, n + 1)], waited_s: 0.5, addresses, threads, blocks: vec![block], ..Window::default() }
+        let calls = vec![SiteCalls { site: n as u32 % 2, calls: n, bytes: 8 * n }];
+        let (spans, blocks) = (vec![(n, n + 1)], vec![block]);
+        Window { spans, waited_s: 0.5, addresses, threads, blocks, calls, ..Window::default() }
     }
 
     #[test]
@@ -139,6 +160,9 @@ mod tests {
         assert!((windows.iter().map(Window::work_s).sum::<f64>() - 500.0).abs() < 1e-6);
         let with = windows.iter().filter(|w| w.addresses).map(|w| w.spans.len()).sum::<usize>();
         assert_eq!(with, 250, "kinds stay apart");
-        assert!(windows.iter().all(|w| w.blocks.len() <= 3));
+        assert!(windows.iter().all(|w| w.blocks.len() <= 3 && w.calls.len() <= 2));
+        let calls = || windows.iter().flat_map(|w| &w.calls);
+        assert_eq!(calls().map(|c| c.calls).sum::<u64>(), (0..1000).sum::<u64>());
+        assert!(calls().all(|c| c.bytes == 8 * c.calls));
     }
 }

@@ -1,11 +1,13 @@
 //! Calls of MPI in two profiles, by function of MPI and by the function that calls it: callers keep their names when lines move.
 //!
-//! Calls and bytes are exact, unless a process ran natively from some time on. Seconds are sums of one run, whose error is not known.
+//! Calls and bytes are exact, unless a process ran natively from some time on, or windows estimate them. Seconds are sums of one run, whose
+//! error is not known.
 
 use std::collections::BTreeMap;
 
 use crate::profile::Profile;
 use crate::profile::mpi::{CallSite, Mpi};
+use crate::profile::source::Source;
 use crate::report::name;
 use crate::report::number::{seconds, si};
 use crate::report::regions::Rows;
@@ -46,32 +48,67 @@ impl CallsChange<'_> {
 
 #[derive(Debug, Clone, Copy)]
 struct Sum {
-    calls: u64,
-    bytes: Option<u64>,
+    calls: Estimate,
+    bytes: Estimate,
     time_s: Option<f64>,
     waiting_s: Option<f64>,
 }
 
 impl Sum {
     /// Of a function that makes no such calls.
-    const NOTHING: Sum = Sum { calls: 0, bytes: Some(0), time_s: Some(0.0), waiting_s: Some(0.0) };
+    const NOTHING: Sum =
+        Sum { calls: Estimate::NOTHING, bytes: Estimate::NOTHING, time_s: Some(0.0), waiting_s: Some(0.0) };
 
     fn plus(self, site: &CallSite) -> Sum {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
         Sum {
-            calls: self.calls + site.calls,
-            bytes: self.bytes.zip(site.bytes).map(|(a, b)| a + b),
+            calls: self.calls.plus(site.calls, site.source.get("calls")),
+            bytes: self.bytes.plus(site.bytes, site.source.get("bytes")),
             time_s: both(self.time_s, site.time_s),
             waiting_s: both(self.waiting_s, site.waiting_s),
         }
     }
 }
 
-fn count(value: Option<u64>, mpi: &Mpi) -> Reading<'_> {
+/// A sum of counts, as far as all of them are known.
+#[derive(Debug, Clone, Copy)]
+enum Estimate {
+    Exact(u64),
+    /// And half the width of its interval.
+    Within(u64, f64),
+    /// Windows met too few calls to say how well.
+    NoInterval(u64),
+    Missing,
+}
+
+impl Estimate {
+    const NOTHING: Estimate = Estimate::Exact(0);
+
+    fn plus(self, value: Option<u64>, source: Option<&Source>) -> Estimate {
+        let Some(more) = value else { return Estimate::Missing };
+        let half = match source {
+            None => Some(0.0),
+            Some(source) => source.error.map(|error| error * more as f64),
+        };
+        match (self, half) {
+            (Estimate::Exact(n), Some(_)) if source.is_none() => Estimate::Exact(n + more),
+            (Estimate::Exact(n), Some(half)) => Estimate::Within(n + more, half),
+            (Estimate::Within(n, before), Some(half)) => Estimate::Within(n + more, before + half),
+            (Estimate::Exact(n) | Estimate::Within(n, _) | Estimate::NoInterval(n), _) => {
+                Estimate::NoInterval(n + more)
+            }
+            (Estimate::Missing, _) => Estimate::Missing,
+        }
+    }
+}
+
+fn count(value: Estimate, mpi: &Mpi) -> Reading<'_> {
     match value {
-        None => Reading::Missing("the bytes of some calls are not known"),
-        Some(value) if mpi.at_least => Reading::AtLeast(value),
-        Some(value) => Reading::Exact(value),
+        Estimate::Missing => Reading::Missing("some calls, or their bytes, are not known"),
+        Estimate::Exact(value) if mpi.at_least => Reading::AtLeast(value),
+        Estimate::Exact(value) => Reading::Exact(value),
+        Estimate::Within(value, half) => Reading::Within { value: value as f64, half },
+        Estimate::NoInterval(value) => Reading::NoInterval(value as f64),
     }
 }
 
@@ -94,7 +131,7 @@ pub fn changes<'p>(old: &'p Profile, new: &'p Profile) -> Vec<CallsChange<'p>> {
         CallsChange {
             call,
             caller,
-            calls: [count(Some(before.calls), old), count(Some(after.calls), new)],
+            calls: [count(before.calls, old), count(after.calls, new)],
             bytes: [count(before.bytes, old), count(after.bytes, new)],
             time: [before, after].map(|sum| of_run(sum.time_s, "no call's return was seen")),
             waiting: [of_run(before.waiting_s, unsplit(old)), of_run(after.waiting_s, unsplit(new))],
@@ -140,7 +177,7 @@ mod tests {
             caller: caller.into(),
             line: Some(line),
             call: "MPI_Send".into(),
-            calls,
+            calls: Some(calls),
             bytes: Some(8 * calls),
             time_s: Some(1.0),
             waiting_s,

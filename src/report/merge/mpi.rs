@@ -75,7 +75,7 @@ mod tests {
                 caller: "halo".into(),
                 call: "MPI_Send".into(),
                 rank: Some(rank),
-                calls,
+                calls: Some(calls),
                 bytes,
                 ..CallSite::default()
             }],
@@ -84,7 +84,7 @@ mod tests {
         let mut whole = Some(rank(0, 2, Some(16)));
         add(&mut whole, Some(rank(1, 3, Some(24))));
         let site = &whole.as_ref().unwrap().sites[0];
-        assert_eq!((site.calls, site.bytes, site.rank), (5, Some(40), None));
+        assert_eq!((site.calls, site.bytes, site.rank), (Some(5), Some(40), None));
         add(&mut whole, Some(rank(2, 1, None)));
         assert_eq!(whole.unwrap().sites[0].bytes, None);
     }

@@ -7,7 +7,7 @@ use crate::profile::mpi::{CallSite, Mpi};
 use crate::report::{View, mpi, regions, wrap};
 
 /// What a text says where no call was seen.
-const NONE: &str = "No call of MPI is in this profile: calls are seen in counted passes (--passes both or counted), of programs that make some.";
+const NONE: &str = "No call of MPI is in this profile: it made none, or neither a counted pass nor samples saw one.";
 
 /// As JSON; `mpi` is `null` where no call was seen.
 pub fn json(profile: &Profile, limit: usize) -> Value {
@@ -19,7 +19,7 @@ fn of_mpi(mpi: &Mpi, limit: usize) -> Value {
     let sum = |of: fn(&CallSite) -> Option<f64>| all.iter().map(|site| of(site)).sum::<Option<f64>>();
     json!({
         "ranks": mpi.ranks, "at_least": mpi.at_least, "efficiency": mpi.efficiency, "network": mpi.network,
-        "calls": all.iter().map(|site| site.calls).sum::<u64>(),
+        "calls": all.iter().map(|site| site.calls).sum::<Option<u64>>(),
         "bytes": all.iter().map(|site| site.bytes).sum::<Option<u64>>(),
         "time_s": sum(|site| site.time_s), "waiting_s": sum(|site| site.waiting_s), "waiting_missing": mpi.split_missing,
         "sites": super::list(all.iter().take(limit).map(|site| of_site(site)).collect(), all.len()),
@@ -39,7 +39,7 @@ fn of_site(site: &CallSite) -> Value {
         "call": site.call, "caller": site.caller, "module": site.module, "file": site.file, "line": site.line,
         "rank": site.rank, "calls": site.calls, "bytes": site.bytes, "unknown_calls": site.unknown_calls,
         "time_s": site.time_s, "waiting_s": site.waiting_s, "transfer_s": site.transfer_s, "members": site.members,
-        "network_sent": site.network_sent, "network_received": site.network_received, "needed": site.needed,
+        "network_sent": site.network_sent, "network_received": site.network_received, "needed": site.needed, "source": site.source,
     })
 }
 

@@ -32,7 +32,7 @@ fn profile() -> Profile {
     let site = CallSite {
         call: "MPI_Sendrecv".into(),
         caller: "halo".into(),
-        calls: 4,
+        calls: Some(4),
         bytes: Some(32),
         time_s: Some(2.0),
         sizes: vec![SizeClass(8, 4, 32)],

@@ -227,7 +227,7 @@ fn calls_of(caller: &str, calls: u64) -> Mpi {
     let site = CallSite {
         caller: caller.into(),
         call: "MPI_Send".into(),
-        calls,
+        calls: Some(calls),
         bytes: Some(8 * calls),
         time_s: Some(0.5),
         waiting_s: Some(0.25),

@@ -68,7 +68,7 @@ fn call_sites_of_mpi_are_bounded_and_those_with_most_time_come_first() {
     let site = |i: u64| CallSite {
         call: "MPI_Send".into(),
         caller: format!("f{i}"),
-        calls: i,
+        calls: Some(i),
         bytes: Some(8 * i),
         time_s: Some(i as f64),
         waiting_s: (i != 2).then_some(0.5),

@@ -73,6 +73,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
     let name = MpiName::of(&site.call)?;
     let (blocking, nonblocking) = (name.blocking(), name.is_nonblocking);
     let kind = kind(&blocking)?;
+    let all_calls = site.calls? as f64;
     let mut all = NetworkSeconds::default();
     let classes = || site.sizes.iter().filter(|class| class.1 > 0);
     let add = |all: &mut NetworkSeconds, curve: &Curve, calls: f64, bytes: f64, factor: f64| {
@@ -94,7 +95,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
             }
         }
         Kind::Send | Kind::Receive | Kind::Exchange => {
-            let far = site.far_calls.map(|far| far as f64 / site.calls.max(1) as f64);
+            let far = site.far_calls.map(|far| far as f64 / all_calls.max(1.0));
             let far = far.or((network.distance() == Distance::SameHost).then_some(0.0))?;
             for (distance, share) in [(Distance::OtherHost, far), (Distance::SameHost, 1.0 - far)] {
                 if share <= 0.0 {
@@ -102,7 +103,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
                 }
                 let pair = network.pair(distance, at_once)?;
                 if kind == Kind::Receive {
-                    add(&mut all, &pair.one_way, site.calls as f64, site.received? as f64, share)?;
+                    add(&mut all, &pair.one_way, all_calls, site.received? as f64, share)?;
                     continue;
                 }
                 for &SizeClass(_, calls, bytes) in classes() {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn cost(call: &str, sizes: &[(u64, u64, u64)], site: CallSite) -> Option<(f64, f64, f64)> {
-        let calls = sizes.iter().map(|size| size.1).sum();
+        let calls = Some(sizes.iter().map(|size| size.1).sum());
         let sizes = sizes.iter().map(|&(from, calls, bytes)| SizeClass(from, calls, bytes)).collect();
         let site = CallSite { call: call.into(), calls, sizes, ..site };
         let round = |s: f64| (s * 1e9).round() / 1e3;

@@ -120,7 +120,8 @@ pub fn carry_over(profile: &mut Profile) {
 fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f64>) -> String {
     let longest = sites.iter().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)));
     let call = longest.map_or("MPI", |site| site.call.as_str());
-    let calls: u64 = sites.iter().map(|site| site.calls).sum();
+    let calls: Option<u64> = sites.iter().map(|site| site.calls).sum();
+    let count = calls.map_or(String::new(), |calls| format!("{calls} "));
     let bytes: Option<u64> = sites.iter().map(|site| site.bytes).sum();
     let seconds = number::seconds(seconds);
     match class {
@@ -133,17 +134,17 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f
             )
         }
         "network-latency" => {
-            let each = bytes.map_or(String::new(), |bytes| {
+            let each = bytes.zip(calls).map_or(String::new(), |(bytes, calls)| {
                 format!(" of {} on average", number::si(bytes as f64 / calls.max(1) as f64, "B"))
             });
             format!(
-                "{calls} calls{each} cost {seconds} of all ranks' time before a byte has crossed: send several messages as one, or \
+                "{count}calls{each} cost {seconds} of all ranks' time before a byte has crossed: send several messages as one, or \
                  exchange less often."
             )
         }
         _ => {
             let all =
-                bytes.map_or(String::new(), |bytes| format!("{} in {calls} calls ", number::si(bytes as f64, "B")));
+                bytes.map_or(String::new(), |bytes| format!("{} in {count}calls ", number::si(bytes as f64, "B")));
             format!(
                 "{all}need {seconds} of all ranks' time at the rate of the network: send fewer or shorter values, or start the \
                  messages earlier (MPI_I…) and work meanwhile."

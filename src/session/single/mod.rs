@@ -83,7 +83,12 @@ pub fn start(first: Program, gate: Gate, sinks: Sinks, budget: f64, span: Span) 
 #[derive(Debug, Clone, Copy)]
 pub enum Program {
     /// This process started it.
-    Child(Pid),
+    Child {
+        /// The process.
+        pid: Pid,
+        /// Its rank and how many there are, if a launcher started it.
+        launched: Option<(u32, u32)>,
+    },
     /// It ran before.
     Found(Pid),
 }
@@ -91,7 +96,8 @@ pub enum Program {
 fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
     let visitor = Visitor::new(sinks.accesses, sinks.bursts);
     let (first, mut visitor) = match first {
-        Program::Child(pid) => (pid, visitor.of_a_child()),
+        Program::Child { pid, launched: Some(rank) } => (pid, visitor.of_a_child().of_rank(rank)),
+        Program::Child { pid, launched: None } => (pid, visitor.of_a_child()),
         Program::Found(pid) => (pid, visitor),
     };
     while !gate.has_begun() && !gate.is_over() {

@@ -205,6 +205,17 @@ impl Handles {
         (of_world(&self.sizes), of_world(&self.ranks))
     }
 
+    /// The own rank in `MPI_COMM_WORLD` and how many there are, if the program did not say.
+    pub fn know_world(&mut self, rank: u32, ranks: u32) {
+        let worlds: Vec<u64> = self.family.world().into_iter().chain(self.worlds.iter().copied()).collect();
+        for world in worlds {
+            if !self.ranks.contains_key(&world) {
+                self.has_rank(world, rank);
+                self.has_size(world, ranks);
+            }
+        }
+    }
+
     /// A communicator was made.
     pub fn made(&mut self, handle: u64, parent: u32, made: Made) {
         // The handle of one that was freed may come again.

@@ -47,6 +47,11 @@ impl<W> OpenCalls<W> {
         self.0.iter_mut().for_each(|open| open.may_be_left = true);
     }
 
+    /// The facts about all of them.
+    pub fn all(&self) -> impl Iterator<Item = &W> {
+        self.0.iter().map(|open| &open.what)
+    }
+
     /// The innermost call that is going on and of which `is_it` holds.
     pub fn innermost(&mut self, is_it: impl Fn(&W) -> bool) -> Option<&mut Open<W>> {
         self.0.iter_mut().rev().find(|open| is_it(&open.what))

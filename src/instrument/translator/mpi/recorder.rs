@@ -15,7 +15,10 @@ use crate::instrument::translator::code_cache::mpi_places::Entry;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::mpi::{MpiCall, MpiEvidence, MpiSite, NetworkEvidence, NetworkMissing, SIZES, Traffic};
+use crate::profile::evidence::mpi::{
+    MpiCall, MpiEvidence, MpiSite, NetworkEvidence, NetworkMissing, OfWindows, SIZES, Traffic,
+};
+use crate::profile::evidence::windows::SiteCalls;
 use crate::tracee::address::Address;
 use crate::tracee::clock::TimeStamps;
 use crate::tracee::memory::Memory;
@@ -23,6 +26,9 @@ use crate::tracee::mpi::functions::{Binding, FUNCTIONS, Shape};
 use crate::tracee::mpi::making;
 use crate::tracee::mpi::volume::{Call, Handles, Read, Sides};
 use crate::tracee::rdma_ports;
+
+/// The index of `MPI_COMM_WORLD` among communicators.
+const WORLD: u32 = 0;
 
 /// The calls of a run.
 #[derive(Debug, Default)]
@@ -43,6 +49,10 @@ pub struct MpiRecorder {
     outside: Traffic,
     /// The counters of RDMA ports when the first call was read.
     ports: Option<Traffic>,
+    /// The program is counted in windows; how many calls of each site, and bytes, those before had.
+    windows: Option<Vec<(u64, u64)>>,
+    /// The own rank in `MPI_COMM_WORLD` and how many there are, as the launcher says.
+    launched: Option<(u32, u32)>,
 }
 
 /// What is known of one thread and its process.
@@ -62,6 +72,31 @@ struct Recent {
 }
 
 impl MpiRecorder {
+    /// A program that is counted in windows, as rank `launched.0` of `launched.1`.
+    pub fn of_windows(launched: Option<(u32, u32)>) -> Self {
+        MpiRecorder { windows: Some(Vec::new()), launched, ..MpiRecorder::default() }
+    }
+
+    /// A window has ended: returns its calls. Calls that are going on return unseen, and handles may be freed and come again.
+    pub fn end_window(&mut self) -> Vec<SiteCalls> {
+        for open in std::mem::take(&mut self.threads).into_values() {
+            // A call of Fortran whose C call comes behind the window has no bytes: it counts as one after it.
+            for site in open.all().filter(|call| call.is_undecided).filter_map(|call| call.site) {
+                self.sites[site as usize].calls -= 1;
+            }
+        }
+        self.handles.clear();
+        let now: Vec<(u64, u64)> = self.sites.iter().map(|site| (site.calls, site.bytes)).collect();
+        let before = self.windows.replace(now.clone()).unwrap_or_default();
+        let before = before.into_iter().chain(std::iter::repeat((0, 0)));
+        let of_site = |((site, now), before): ((u32, (u64, u64)), (u64, u64))| SiteCalls {
+            site,
+            calls: now.0 - before.0,
+            bytes: now.1 - before.1,
+        };
+        (0..).zip(now).zip(before).map(of_site).filter(|of| of.calls > 0).collect()
+    }
+
     /// Lends the state of a thread whose ring is being read.
     pub fn lend(&mut self, process: &Process, space: &CodeCache, thread: &Thread) -> Lent {
         let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
@@ -70,6 +105,9 @@ impl MpiRecorder {
         handles.worlds.clone_from(&mpi.worlds);
         if handles.datatypes.len() < mpi.datatypes.len() {
             handles.datatypes.extend(mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
+        }
+        if let Some((rank, ranks)) = self.launched {
+            handles.know_world(rank, ranks);
         }
         Lent { open: self.threads.remove(&thread.ordinal).unwrap_or_default(), handles }
     }
@@ -155,9 +193,13 @@ impl MpiRecorder {
             (outer.bytes, outer.is_undecided, outer.sides, outer.communicator) = (bytes, false, sides, communicator);
             outer.bytes_of_root = bytes_of_root;
             self.add_bytes(outer.site, bytes);
+            if let Some(site) = outer.site.filter(|_| communicator == Some(WORLD)) {
+                self.sites[site as usize].world_calls += 1;
+            }
         }
         if let Some(site) = site {
             self.sites[site as usize].calls += 1;
+            self.sites[site as usize].world_calls += u64::from(communicator == Some(WORLD));
             if is_c {
                 self.add_bytes(Some(site), bytes);
             }
@@ -209,7 +251,8 @@ impl MpiRecorder {
         if let Some(result) = call.result {
             learn(handles, &|at, buffer| read_memory(&process.memory, at, buffer), result);
         }
-        let Some(site) = call.site else { return };
+        // In windows long calls seldom return: those that do say nothing of time.
+        let Some(site) = call.site.filter(|_| self.windows.is_none()) else { return };
         let totals = &mut self.sites[site as usize];
         totals.timed += 1;
         // In ticks until the run has ended.
@@ -240,6 +283,8 @@ impl MpiRecorder {
                 sizes: vec![0; SIZES],
                 size_bytes: vec![0; SIZES],
                 network: Traffic::default(),
+                world_calls: 0,
+                errors: None,
             });
         }
         site
@@ -276,7 +321,9 @@ impl MpiRecorder {
             .collect();
         calls.sort_by_key(|call| call.end_ns);
         let handles = self.first.and_then(|first| self.handles.remove(&first)).unwrap_or_default();
-        let (ranks, rank) = handles.world();
+        let (rank, ranks) = self.launched.unzip();
+        let (of_world, own) = handles.world();
+        let (ranks, rank) = (of_world.or(ranks), own.or(rank));
         let communicators = handles.communicators.into_all();
         let ports = self.ports.zip(rdma_ports::bytes(Path::new(rdma_ports::SYS))).map(|(before, now)| Traffic {
             sent: now.sent.wrapping_sub(before.sent),
@@ -297,6 +344,7 @@ impl MpiRecorder {
             ranks,
             rank,
             network,
+            windows: self.windows.is_some().then_some(OfWindows::Extended),
         })
     }
 }

@@ -11,6 +11,7 @@ use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::blas::BlasEvidence;
 use crate::profile::evidence::mpi::MpiEvidence;
+use crate::profile::evidence::windows::SiteCalls;
 use crate::tracee::clock::TimeStamps;
 
 /// `thread` waits in a call of a marker function, or in one that is recorded.
@@ -35,6 +36,17 @@ pub struct CallRecorder {
 }
 
 impl CallRecorder {
+    /// Of a program that is counted in windows, as rank `launched.0` of `launched.1`.
+    pub fn of_windows(launched: Option<(u32, u32)>) -> Self {
+        CallRecorder { mpi: MpiRecorder::of_windows(launched), ..CallRecorder::default() }
+    }
+
+    /// A window has ended; returns its calls of MPI.
+    pub fn end_window(&mut self) -> Vec<SiteCalls> {
+        self.blas = BlasRecorder::default();
+        self.mpi.end_window()
+    }
+
     /// Reads the ring of a thread that waits or is stopped. Call sites that were not seen before are watched from now on.
     pub fn drain(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();

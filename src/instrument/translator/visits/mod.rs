@@ -27,6 +27,7 @@ use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
 use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
@@ -116,7 +117,8 @@ impl Visitor {
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let placing =
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
-        let run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
+        let mut run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
+        run.calls = CallRecorder::of_windows(None);
         Visitor {
             run,
             ordinals: HashMap::new(),
@@ -134,6 +136,12 @@ impl Visitor {
     /// For a program that this process has started: it has the filters of system calls that this process has, as in a container.
     pub fn of_a_child(mut self) -> Self {
         self.inherited_filters = read_status(Pid::this()).map_or(0, |status| status.filters);
+        self
+    }
+
+    /// For a program that a launcher started as rank `rank` of `ranks`.
+    pub fn of_rank(mut self, (rank, ranks): (u32, u32)) -> Self {
+        self.run.calls = CallRecorder::of_windows(Some((rank, ranks)));
         self
     }
 
@@ -287,6 +295,7 @@ impl Visitor {
             addresses,
             threads,
             blocks,
+            calls: self.run.calls.end_window(),
         });
         self.windows = folded(std::mem::take(&mut self.windows), MOST_WINDOWS);
         any
@@ -310,6 +319,7 @@ impl Visitor {
         (evidence.blocks, _) = std::mem::take(&mut run.tally).finish();
         let (threads, _) = std::mem::take(&mut run.roster).finish();
         evidence.threads = threads;
+        (evidence.mpi, _) = std::mem::take(&mut run.calls).finish();
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
         let memory = run.recording.drain.map(AccessBuffer::finish);
         let bursts = run.recording.bursts.map(Bursts::finish);

@@ -1,0 +1,266 @@
+//! Calls and bytes by call site, and what crossed the network.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cli::{self, Sandbox, status, stderr, stdout};
+use crate::jobs::{Hosts, LIBRARIES, fixtures, is_full, launched, program};
+
+/// Functions that move no data and do not wait: their calls are not recorded.
+const NOT_SEEN: [&str; 11] = [
+    "MPI_Type_commit",
+    "MPI_Get_address",
+    "MPI_Get_count",
+    "MPI_Request_free",
+    "MPI_Buffer_attach",
+    "MPI_Buffer_detach",
+    "MPI_Cart_shift",
+    "MPI_Psend_init",
+    "MPI_Precv_init",
+    "MPI_Pready",
+    "MPI_Parrived",
+];
+
+#[derive(serde::Deserialize)]
+struct Expected {
+    site: Vec<ExpectedSite>,
+}
+
+#[derive(serde::Deserialize)]
+struct ExpectedSite {
+    function: String,
+    mpi: String,
+    calls: Vec<u64>,
+    sent: Option<Vec<u64>>,
+}
+
+fn expected(source: &str, ranks: u32, has_mpi4: bool) -> Vec<ExpectedSite> {
+    let mut command = Command::new(fixtures().join("expected"));
+    command.arg(fixtures().join(source)).arg(ranks.to_string());
+    let output = command.args(has_mpi4.then_some("--mpi4")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    toml::from_str::<Expected>(&stdout(&output)).unwrap().site
+}
+
+/// Calls and bytes by (caller, function of MPI); bytes are `None` if some are not known.
+fn counted(profile: &Value) -> BTreeMap<(String, String), (u64, Option<u64>)> {
+    let mut sites = BTreeMap::new();
+    for site in profile["mpi"]["sites"].as_array().unwrap() {
+        let text = |key: &str| site[key].as_str().unwrap().to_owned();
+        let sum = sites.entry((text("caller"), text("call"))).or_insert((0, Some(0)));
+        sum.0 += site["calls"].as_u64().unwrap();
+        sum.1 = sum.1.zip(site["bytes"].as_u64()).map(|(a, b)| a + b);
+    }
+    sites
+}
+
+/// Compares the profiles of `ranks` ranks with what is expected. Returns how many figures of bytes are not known.
+fn compare(sandbox: &Sandbox, ranks: u32, expected: &[ExpectedSite]) -> usize {
+    let mut unknown = 0;
+    for rank in 0..ranks {
+        let profile = sandbox.profile(&format!("rprof.out/rank-{rank}"));
+        let (found, at_least) = (counted(&profile), profile["mpi"]["at_least"] == true);
+        for site in expected.iter().filter(|site| {
+            let is_file = site.mpi.starts_with("MPI_File");
+            !NOT_SEEN.contains(&site.mpi.as_str()) && !is_file
+        }) {
+            let what = format!("rank {rank}: {} in {}", site.mpi, site.function);
+            let key = (site.function.clone(), site.mpi.clone());
+            let (calls, bytes) = found.get(&key).copied().unwrap_or((0, Some(0)));
+            if at_least {
+                assert!(calls <= site.calls[rank as usize], "{what}: {calls} calls");
+                continue;
+            }
+            assert_eq!(calls, site.calls[rank as usize], "{what}: calls");
+            match (&site.sent, bytes) {
+                (Some(sent), Some(bytes)) => assert_eq!(bytes, sent[rank as usize], "{what}: bytes"),
+                (Some(_), None) => unknown += 1,
+                (None, _) => {}
+            }
+        }
+    }
+    unknown
+}
+
+#[test]
+fn calls_and_bytes_of_each_call_site_are_exact_in_c() {
+    for library in LIBRARIES {
+        for name in ["calls", "calls_static"] {
+            // MPICH's functions are the same inside the program.
+            if !is_full() && (library, name) == ("mpich", "calls") {
+                continue;
+            }
+            let Some(program) = program(library, name) else { continue };
+            let sites = stdout(&Command::new(&program).arg("list").output().unwrap());
+            let has_mpi4 = sites.contains("counts_of_64_bits");
+            let sandbox = Sandbox::new();
+            let words = sites.split_whitespace().collect::<Vec<_>>().join(" ");
+            let script = format!(
+                "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} {words}",
+                program.display()
+            );
+            let output = launched(&sandbox, library, 2, &script);
+            assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+            assert!(stdout(&output).ends_with("right\n"), "{}", stdout(&output));
+            let unknown = compare(&sandbox, 2, &expected("calls.c", 2, has_mpi4));
+            // Neighbours, and messages in parts.
+            assert!(unknown <= 4, "{library} {name}: {unknown} figures of bytes are not known");
+        }
+    }
+}
+
+#[test]
+fn calls_and_bytes_of_each_call_site_are_exact_in_fortran() {
+    for library in LIBRARIES {
+        for name in ["calls_f90", "calls_f08"] {
+            if !is_full() && (library == "mpich") != (name == "calls_f90") {
+                continue;
+            }
+            let Some(program) = program(library, name) else { continue };
+            let sandbox = Sandbox::new();
+            let run = "--passes counted --memory off --quiet";
+            let output =
+                launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" $rprof {run} -- {}", program.display()));
+            assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+            let source = name.replace("calls_f08", "calls_f08.f90").replace("calls_f90", "calls.f90");
+            assert_eq!(compare(&sandbox, 2, &expected(&source, 2, false)), 0, "{library} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_single_pass_estimates_calls_and_finds_who_waits() {
+    for library in LIBRARIES {
+        if !is_full() && library != LIBRARIES[0] {
+            continue;
+        }
+        let Some(program) = program(library, "late") else { continue };
+        let sandbox = Sandbox::new();
+        // Rank 1 comes 10 ms late to each of 150 calls of 8 bytes.
+        let script =
+            format!("\"${{launch[@]}}\" $rprof --memory off --quiet -- {} allreduce 150 10", program.display());
+        let output = launched(&sandbox, library, 2, &script);
+        assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        let mpi = &profile["mpi"];
+        let site = mpi["sites"].as_array().unwrap().iter().find(|site| site["caller"] == "late_allreduce").unwrap();
+        assert_eq!(site["call"], "MPI_Allreduce");
+        let how = |figure: &str| site["source"][figure]["how"].as_str().unwrap_or_default();
+        assert_eq!((how("time_s"), how("waiting_s")), ("sampled", "estimated"), "{site}");
+        let [time_s, waiting_s] = ["time_s", "waiting_s"].map(|figure| site[figure].as_f64().unwrap());
+        // Ranks that have their CPUs spin for 1.5 s; another rank's samples are few.
+        assert!(waiting_s > 0.5 * time_s && waiting_s <= time_s, "{library}: waits {waiting_s} s of {time_s} s");
+        match site["calls"].as_u64() {
+            Some(calls) => {
+                assert!(calls > 0, "0 is no estimate: {site}");
+                assert_eq!((how("calls"), how("bytes")), ("estimated", "estimated"));
+                let each = site["bytes"].as_f64().unwrap() / calls as f64;
+                assert!((each - 8.0).abs() < 0.1, "{each} bytes a call");
+                assert_eq!(site["members"], 2);
+            }
+            None => assert!(site["source"]["calls"]["reason"].as_str().unwrap().contains("window"), "{site}"),
+        }
+        for counted_alone in ["network_sent", "network_received", "needed", "received"] {
+            assert_eq!(site[counted_alone], Value::Null, "{counted_alone}");
+        }
+        assert_eq!(mpi["network"], Value::Null);
+        assert_eq!(cli::function(&profile, "late_allreduce")["class"], "waiting-for-ranks", "{library}");
+    }
+}
+
+#[test]
+fn ranks_of_a_part_are_known_and_who_is_its_root() {
+    let Some(program) = program("openmpi", "seven") else { return };
+    let sandbox = Sandbox::new();
+    // Blocks of 32 × 32 doubles; rows and columns of 2 × 2 ranks are communicators, in which nobody asks for a rank.
+    let script =
+        format!("\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} summa 64 1", program.display());
+    let output = launched(&sandbox, "openmpi", 4, &script);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    let sites = profile["mpi"]["sites"].as_array().unwrap();
+    for caller in ["summa_share_a", "summa_share_b"] {
+        let site = sites.iter().find(|site| site["caller"] == caller).unwrap();
+        let calls = site["calls"].as_u64().unwrap();
+        assert!(calls >= 8, "{site}");
+        assert_eq!(
+            (site["members"].as_u64(), site["bytes"].as_u64()),
+            (Some(2), Some(calls / 2 * 32 * 32 * 8)),
+            "{site}"
+        );
+        assert!(site["waiting_s"].is_f64(), "{site}");
+        assert_eq!(site["needed"].as_f64(), Some(0.0), "all ranks are on one host: {site}");
+    }
+    let network = &profile["mpi"]["network"];
+    assert_eq!((network["sent"].as_u64(), network["received"].as_u64()), (Some(0), Some(0)), "{network}");
+    assert_eq!(network["missing"], Value::Null);
+}
+
+/// `rank R acked A received B`, by rank.
+fn kernel_counts(output: &str) -> BTreeMap<u64, [f64; 2]> {
+    let lines = output.lines().filter(|line| line.starts_with("rank "));
+    let numbers = lines.map(|line| {
+        let words: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        (words[0] as u64, [words[1], words[2]])
+    });
+    numbers.collect()
+}
+
+#[test]
+fn bytes_between_hosts_are_those_of_the_kernel() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "crossing") else { continue };
+        let Some(hosts) = Hosts::up(2, &[]) else { return };
+        for (what, ranks, within) in
+            [("bcast 10 800000", 4, 0.01), ("messages 50 65536", 2, 0.01), ("messages 1000 8", 2, 0.05)]
+        {
+            // The other messages, and the other library, take as long again.
+            let usual = [("openmpi", "bcast 10 800000"), ("mpich", "messages 50 65536")];
+            if !is_full() && !usual.contains(&(library, what)) {
+                continue;
+            }
+            let sandbox = Sandbox::new();
+            let folder = sandbox.path().join("rprof.out");
+            let paths = [folder.to_str().unwrap(), program.to_str().unwrap()];
+            let options = ["--passes", "counted", "--memory", "off", "--quiet", "-o", paths[0], "--", paths[1]];
+            let command: Vec<&str> =
+                [env!("CARGO_BIN_EXE_rprof")].into_iter().chain(options).chain(what.split(' ')).collect();
+            // It may hang.
+            let run = || hosts.run(&sandbox, library, ranks, &command);
+            let output = (0..3).map(|_| run()).find(|output| output.status.success()).unwrap_or_else(run);
+            let counts = kernel_counts(&stdout(&output));
+            assert_eq!(counts.len(), ranks as usize, "{library} {what}: {}", stderr(&output));
+            for (rank, [acked, received]) in counts {
+                let network = &sandbox.profile(&format!("rprof.out/rank-{rank}"))["mpi"]["network"];
+                for (key, kernel) in [("sent", acked), ("received", received)] {
+                    let seen = network[key].as_f64().unwrap_or_else(|| panic!("{library} {what}: {network}"));
+                    // What follows the program's look: a barrier, and the library's end.
+                    let room = within * kernel + 300.0;
+                    assert!(
+                        (seen - kernel).abs() <= room,
+                        "{library} {what}: rank {rank} {key} {seen}, kernel {kernel}"
+                    );
+                }
+            }
+            let sites = &sandbox.profile("rprof.out")["mpi"]["sites"];
+            let site = |caller: &str, call: &str| {
+                let of = |site: &&Value| site["caller"] == caller && site["call"] == call;
+                sites.as_array().unwrap().iter().find(of).unwrap_or_else(|| panic!("no {call} in {caller}")).clone()
+            };
+            if what.starts_with("bcast") {
+                let bcast = site("broadcasts", "MPI_Bcast");
+                let sent = bcast["network_sent"].as_f64().unwrap();
+                assert!((sent - 16e6).abs() < 0.16e6, "{library}: {sent} bytes");
+                assert_eq!((bcast["bytes"].as_u64(), bcast["needed"].as_f64()), (Some(8_000_000), Some(8e6)));
+                let report = sandbox.run(["report", "rprof.out"]);
+                assert!(stdout(&report).contains("hierarchical broadcast"), "{}", stdout(&report));
+            } else {
+                let send = site("ping", "MPI_Send");
+                assert_eq!(send["needed"].as_f64(), send["bytes"].as_f64());
+                assert!(send["network_sent"].as_f64().unwrap() >= send["bytes"].as_f64().unwrap(), "{send}");
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Launchers before and behind rprof: output, status and folders.
+
+use std::sync::PoisonError;
+
+use serde_json::Value;
+
+use crate::cli::{self, Sandbox, status, stderr, stdout};
+use crate::jobs::{LIBRARIES, MEASURES, any_with, built, fixtures, is_full, launched, program};
+
+#[test]
+fn a_program_s_own_functions_with_such_names_are_none_of_mpi() {
+    let Some(program) = program("openmpi", "names") else { return };
+    let sandbox = Sandbox::new();
+    let output = sandbox.run([
+        "--passes".as_ref(),
+        "counted".as_ref(),
+        "--memory".as_ref(),
+        "off".as_ref(),
+        "--quiet".as_ref(),
+        "--".as_ref(),
+        program.as_os_str(),
+    ]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(sandbox.profile("rprof.out")["functions"].as_array().is_some_and(|f| !f.is_empty()));
+}
+
+#[test]
+fn rprof_before_a_launcher_merges_its_ranks() {
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    for library in LIBRARIES {
+        if !is_full() && library != LIBRARIES[0] {
+            continue;
+        }
+        let Some(program) = program(library, "late") else { continue };
+        let sandbox = Sandbox::new();
+        // Long enough that waiting is most of the calls' time while other work takes the CPUs, too.
+        let script = format!("$rprof --memory off -- \"${{launch[@]}}\" {} sender 10 40", program.display());
+        let output = launched(&sandbox, library, 2, &script);
+        assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+        assert_eq!(stdout(&output).matches("early_receive").count(), 1, "one launch prints: {}", stdout(&output));
+        assert!(!stderr(&output).contains("orte") && !stderr(&output).contains("[proxy"), "{}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        let ranks: Vec<u64> =
+            profile["run"]["ranks"].as_array().unwrap().iter().map(|rank| rank["rank"].as_u64().unwrap()).collect();
+        assert_eq!(ranks, [0, 1]);
+        let kinds: Vec<&str> =
+            profile["run"]["passes"].as_array().unwrap().iter().map(|pass| pass["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["timed", "counted", "timed", "counted"]);
+        let sites = profile["mpi"]["sites"].as_array().unwrap();
+        let receive = sites.iter().find(|site| site["caller"] == "early_receive").unwrap();
+        let waiting_s = receive["waiting_s"].as_f64().unwrap();
+        let answer = sandbox.run(["query", "rprof.out", "mpi", "--limit", "1", "--json"]);
+        let answer: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+        let listed = &answer["mpi"]["sites"];
+        assert!(listed["total"].as_u64().unwrap() >= 1 && listed["items"].as_array().unwrap().len() == 1, "{answer}");
+        let same = sandbox.run(["diff", "rprof.out", "rprof.out"]);
+        assert_eq!(status(&same), 0, "{}", stderr(&same));
+        assert!(waiting_s > 0.38 && waiting_s <= receive["time_s"].as_f64().unwrap(), "waited {waiting_s} s for 0.4 s");
+        let early = cli::function(&profile, "early_receive");
+        assert_eq!(early["class"], "waiting-for-ranks", "{library}: {}", profile["mpi"]["functions"]);
+        assert_eq!(early["savings"][0]["remove"][0], "waiting-for-ranks");
+        let network = &profile["network"]["pairs"];
+        assert!(network[0]["latency_s"].as_f64().is_some_and(|s| s > 0.0), "{}", profile["run"]["warnings"]);
+        let functions = profile["functions"].as_array().unwrap();
+        let of_launcher = functions.iter().any(|f| f["module"].as_str().unwrap().contains("mpirun"));
+        assert!(!of_launcher, "functions of the launcher are in the profile");
+    }
+}
+
+#[test]
+fn a_launcher_without_a_program_explains_itself() {
+    for library in LIBRARIES {
+        if built(library).is_none() {
+            continue;
+        }
+        let sandbox = Sandbox::new();
+        let native = launched(&sandbox, library, 2, "\"${launch[@]}\" ./nothing");
+        let profiled = launched(&sandbox, library, 2, "$rprof -- \"${launch[@]}\" ./nothing");
+        assert_ne!(status(&native), 0);
+        assert_eq!(status(&profiled), status(&native), "{library}: {}", stderr(&profiled));
+        let told = stderr(&profiled);
+        let ours: Vec<&str> = told.lines().filter(|line| line.starts_with("rprof: ")).collect();
+        assert_eq!(ours.len(), 1, "{told}");
+        assert!(ours[0].contains("nothing was profiled"), "{told}");
+        assert!(told.contains("nothing\n") || told.contains("./nothing"), "{library} says nothing: {told}");
+        assert!(!sandbox.path().join("rprof.out").exists());
+    }
+}
+
+#[test]
+fn a_timed_and_a_counted_launch_complete_one_another_and_another_job_is_set_aside() {
+    let Some((library, program)) = any_with("ends") else { return };
+    let sandbox = Sandbox::new();
+    let run = |options: &str| {
+        let script = format!("\"${{launch[@]}}\" $rprof {options} --memory off --quiet -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &script);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+    };
+    run("--passes timed");
+    let some_work = |folder: &str| cli::function(&sandbox.profile(folder), "some_work").clone();
+    assert!(some_work("rprof.out/rank-1")["flops"].is_null());
+    run("--passes counted");
+    let joined = some_work("rprof.out/rank-1");
+    assert!(joined["cpu_s"].as_f64().unwrap() > 0.0);
+    assert!(joined["flops"]["total"].as_u64().unwrap() >= 20_000_000, "{}", joined["flops"]);
+    run("--passes timed");
+    assert!(some_work("rprof.out/rank-0")["flops"].is_null(), "a third launch is another job");
+    assert!(some_work("rprof.out.1/rank-0")["flops"].is_object());
+    let merged = sandbox.run(["merge", "rprof.out.1/rank-0", "rprof.out/rank-1"]);
+    assert_eq!(status(&merged), 125);
+    assert!(stderr(&merged).contains("2 jobs"), "{}", stderr(&merged));
+    let partial = sandbox.run(["merge", "rprof.out/rank-1"]);
+    assert!(stderr(&partial).contains("of 2 ranks 1 is missing: 0"), "{}", stderr(&partial));
+    let twice = sandbox.run(["merge", "rprof.out/rank-1", "rprof.out/rank-1"]);
+    assert!(stderr(&twice).contains("rank 1 is given 2 times"), "{}", stderr(&twice));
+}
+
+#[test]
+fn a_rank_starts_its_program_once() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "ends") else { continue };
+        let sandbox = Sandbox::new();
+        let both = format!("\"${{launch[@]}}\" $rprof --passes both -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &both);
+        assert_ne!(status(&output), 0);
+        assert!(stderr(&output).contains("can start its program only once"), "{}", stderr(&output));
+        let once = format!("\"${{launch[@]}}\" $rprof --quiet -- {} well", program.display());
+        let output = launched(&sandbox, library, 2, &once);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        // A launcher on a busy host may print of itself.
+        let told = stderr(&output);
+        let is_ours = |line: &str| line.starts_with("rprof: ") || line.contains("orte_init") || line.contains("[proxy");
+        assert!(!told.lines().any(is_ours), "{library} prints: {told}");
+        assert_eq!(sandbox.profile("rprof.out")["run"]["ranks"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn ends_of_ranks_are_as_without_rprof() {
+    for library in LIBRARIES {
+        let Some(program) = program(library, "ends") else { continue };
+        for mode in ["exit", "segv", "abort", "never"] {
+            if !is_full() && (library == "mpich") != (mode == "never") {
+                continue;
+            }
+            let sandbox = Sandbox::new();
+            let native = launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" {} {mode}", program.display()));
+            let run = format!(
+                "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} {mode}",
+                program.display()
+            );
+            let profiled = launched(&sandbox, library, 2, &run);
+            assert_ne!(status(&profiled), 124, "{library} {mode} hangs: {}", stderr(&profiled));
+            // MPICH's launcher kills what is left, rprof too, and then says 9 or the other signal.
+            let is_same = status(&native) == status(&profiled);
+            assert!(
+                is_same || library == "mpich" && status(&native) != 0 && status(&profiled) != 0,
+                "{library} {mode}: {} instead of {}: {}",
+                status(&profiled),
+                status(&native),
+                stderr(&profiled)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stand_in_for_srun_is_a_launcher_like_others() {
+    let Some((library, program)) = any_with("names") else { return };
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink(fixtures().join("stub_srun"), sandbox.path().join("srun")).unwrap();
+    let script = format!("$rprof --memory off --quiet -- ./srun -n 3 {}", program.display());
+    let output = launched(&sandbox, library, 1, &script);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let job: Value =
+        serde_json::from_slice(&std::fs::read(sandbox.path().join("rprof.out/job.json")).unwrap()).unwrap();
+    assert_eq!(job["launches"][0]["job"], "4711.0");
+    assert_eq!(sandbox.profile("rprof.out")["run"]["ranks"].as_array().unwrap().len(), 3);
+}

@@ -1,0 +1,9 @@
+//! Ranks of real launchers: output and status as without rprof, calls and bytes by call site, folders of jobs, merged profiles.
+
+#[path = "../common/cli.rs"]
+mod cli;
+
+mod calls;
+mod jobs;
+mod launching;
+mod network;
