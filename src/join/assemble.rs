@@ -121,6 +121,7 @@ impl<'e> Joined<'e> {
                 uncounted_share: evidence.counted.map_or(0.0, |c| c.uncounted_share),
                 missing: evidence.counted.map_or(Missing::default(), |c| c.missing),
                 total_cpu_s: 0.0,
+                too_few_faults: false,
             },
             fastest: warnings::fastest_rate(machine),
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
@@ -143,6 +144,8 @@ impl<'e> Joined<'e> {
     pub fn add_system(&mut self, machine: &Machine, code: &mut CodeMap) {
         let passes = (self.executed.as_ref(), self.sampled.as_ref());
         self.system = SystemTime::new(self.evidence, machine, passes, code);
+        let faults = self.system.program.as_ref().and_then(|system| system.faults);
+        self.common.too_few_faults = faults.is_some_and(|faults| faults.are_too_few());
     }
 
     /// All functions by descending CPU time, and the figures that follow from them.
@@ -159,7 +162,8 @@ impl<'e> Joined<'e> {
                 (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
-            let counts = self.trusted(id, counts.as_ref());
+            let made_at_run_time = code.known(id).place.is_some_and(|place| code.is_made_at_run_time(place));
+            let counts = self.trusted(id, counts.as_ref(), made_at_run_time);
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {
                 let counted = function.flops.map(|f| f.total as f64);
@@ -267,7 +271,12 @@ impl<'e> Joined<'e> {
     }
 
     /// The counts of function `id`, or the reason why there are none or none to be trusted.
-    fn trusted<'c>(&self, id: FunctionId, counts: Option<&'c FunctionCounts>) -> Result<&'c FunctionCounts, String> {
+    fn trusted<'c>(
+        &self,
+        id: FunctionId,
+        counts: Option<&'c FunctionCounts>,
+        made_at_run_time: bool,
+    ) -> Result<&'c FunctionCounts, String> {
         if self.executed.is_none() {
             let reason = self.evidence.counted_missing.clone();
             return Err(reason.unwrap_or_else(|| "there was no counted pass".into()));
@@ -288,6 +297,7 @@ impl<'e> Joined<'e> {
         }
         let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
         let reason = match self.common.missing {
+            _ if in_windows && made_at_run_time => "it was made at run time, and windows leave such code alone",
             _ if in_windows => "no window met it",
             Missing::OtherCode => "the counted pass did not execute it",
             Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",

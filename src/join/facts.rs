@@ -65,8 +65,12 @@ pub struct Common {
     pub uncounted_share: f64,
     /// What the counts lack.
     pub missing: Missing,
+    /// Page faults of the program are too few for the samples that began at no system call.
+    pub too_few_faults: bool,
 }
 
+/// Why time in the kernel is not divided.
+const SIGNALS: &str = "signals or traps, for the most part: the kernel counted too few page faults for it";
 /// Of counts that were extended from windows.
 const NO_INTERVAL: &str = "too few windows or samples met it for an interval";
 /// Why a count that is not null is not the whole.
@@ -110,11 +114,15 @@ fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
     };
     function.waiting_s = Some(elapsed.waiting_s);
     function.kernel_s = Some(elapsed.kernel_s);
-    function.fault_s = Some(elapsed.fault_s);
     function.inclusive_s = measured.inclusive_s;
     source(function, "waiting_s", "sampled", None);
     source(function, "kernel_s", "sampled", None);
-    source(function, "fault_s", "sampled", None);
+    if common.too_few_faults && elapsed.fault_s > 0.0 {
+        missing(function, "fault_s", SIGNALS);
+    } else {
+        function.fault_s = Some(elapsed.fault_s);
+        source(function, "fault_s", "sampled", None);
+    }
     match measured.inclusive_s {
         Some(_) => source(function, "inclusive_s", "sampled", None),
         None => missing(function, "inclusive_s", "no sample has it on its stack"),

@@ -220,7 +220,16 @@ impl Faults {
         let gap = (expected - sampled).abs();
         gap > ci && gap > 0.25 * expected.max(sampled)
     }
+
+    /// Whether so few were counted that most of the samples must have begun otherwise: with a signal or a trap.
+    pub fn are_too_few(&self) -> bool {
+        let known = self.expected_s.zip(self.sampled_s).zip(self.sampled_ci95_s);
+        known.is_some_and(|((expected, sampled), ci)| sampled - ci > MOST_COST * expected)
+    }
 }
+
+/// Page faults cost at most this many times the measured ceiling.
+const MOST_COST: f64 = 4.0;
 
 impl System {
     /// Seconds off the CPU without waits for a CPU; `None` if the sampler did not watch them.
@@ -333,5 +342,8 @@ mod tests {
         };
         assert!(faults(0.5, 0.1).disagree());
         assert!(!faults(0.5, 0.6).disagree() && !faults(0.8, 0.01).disagree());
+        assert!(
+            faults(0.01, 0.1).are_too_few() && !faults(0.01, 0.99).are_too_few() && !faults(0.5, 0.1).are_too_few()
+        );
     }
 }

@@ -106,7 +106,7 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
     let advised = shown.iter().filter(|gain| is_worthwhile(profile, gain)).take(ADVISED).filter_map(advice);
     let mut told = String::new();
-    for line in unnamed.into_iter().chain(advised) {
+    for line in unnamed.into_iter().chain(counts_missing(profile)).chain(advised) {
         let line = wrap::at_most(&line, width, 2, ADVICE_LINES);
         if out.lines().count() + 1 + told.lines().count() + line.lines().count() <= room {
             told += &line;
@@ -127,6 +127,20 @@ fn names_missing(profile: &Profile) -> Option<String> {
         "→ {module}: it has no symbols, so its functions have no names: install its debug package (-dbgsym, -debuginfo), \
          or build it without stripping."
     ))
+}
+
+/// How code that takes half of the time or more, and that no window counted, may get counts.
+fn counts_missing(profile: &Profile) -> Option<String> {
+    profile.run.passes.iter().find(|pass| pass.kind == "windows")?;
+    let without = profile.functions.iter().filter(|f| f.instructions.is_none() && f.share.is_some());
+    let share: f64 = without.clone().filter_map(|f| f.share).sum();
+    let hottest = without.max_by(|a, b| a.share.unwrap_or(0.0).total_cmp(&b.share.unwrap_or(0.0)))?;
+    let reason = hottest.source.get("instructions").and_then(|source| source.reason.as_deref());
+    (share >= summary::MOSTLY).then(|| {
+        let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
+        let name = name::shorten(&hottest.name, 30);
+        format!("→ {name}: it has no counts{reason}: `--passes both` counts more, in a second run.")
+    })
 }
 
 /// `→ triad: Its 151 million stores made memory send …`

@@ -61,6 +61,13 @@ fn kernel(subject: &Subject<'_>) -> Option<String> {
         ));
     }
     let calls = f.system.as_ref().map_or(&[][..], |system| &system.calls);
+    let in_calls: f64 = calls.iter().filter_map(|call| call.kernel_s).sum();
+    if f.fault_s.is_none() && in_calls < kernel_s / 2.0 {
+        return Some(format!(
+            "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own, for the most part with signals or traps: it has \
+             too few page faults and system calls for that."
+        ));
+    }
     let dearest = calls.iter().max_by(|a, b| a.kernel_s.unwrap_or(0.0).total_cmp(&b.kernel_s.unwrap_or(0.0)));
     let named = dearest.and_then(|call| Some((call.name.as_deref()?, call.kernel_s?, call.count)));
     let made = match named {

@@ -32,3 +32,20 @@ fn code_without_names_gets_advice() {
     }
     assert!(text(&profile).contains("→ libz.so.1: it has no symbols"), "{}", text(&profile));
 }
+
+#[test]
+fn code_that_no_window_counted_gets_advice() {
+    let mut profile = sample::profile();
+    let hint = "it has no counts (made at run time): `--passes both`";
+    let flat = |profile: &Profile| text(profile).split_whitespace().collect::<Vec<_>>().join(" ");
+    for f in &mut profile.functions {
+        f.instructions = None;
+        let source = json!({"how": "not measured", "error": null, "reason": "made at run time"});
+        f.source.insert("instructions".into(), serde_json::from_value(source).unwrap());
+    }
+    assert!(!flat(&profile).contains(hint), "two runs were made");
+    profile.run.passes[1].kind = "windows".into();
+    assert!(flat(&profile).contains(hint), "{}", text(&profile));
+    profile.functions.iter_mut().for_each(|f| f.instructions = Some(1));
+    assert!(!flat(&profile).contains(hint));
+}
