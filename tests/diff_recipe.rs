@@ -91,7 +91,11 @@ fn a_pull_request_without_more_work_passes_in_both() {
         }
     }
     let summary = fs::read_to_string(sandbox.path().join("summary.md")).unwrap();
-    assert!(summary.contains("**No change: "), "{summary}");
+    // The loader's strings lie at random addresses, on which a few instructions of its `strcmp` depend.
+    assert!(
+        summary.starts_with("### rprof diff: ") && !summary.contains("| `sum` |") && !summary.contains("| `main` |"),
+        "{summary}"
+    );
     assert!(fs::read_to_string(sandbox.path().join("counts/diff.html")).unwrap().starts_with("<!DOCTYPE html>"));
 }
 
