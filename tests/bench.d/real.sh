@@ -1,6 +1,7 @@
 #!/bin/bash
 # What rprof explains of real programs: each is profiled as a user would, and of the time in functions with at least 3 % of it the table
-# says how much carries a class, and how much the core model gives within 25 %. BENCH_ONLY chooses rows by a regular expression.
+# says how much carries a class, and how much the core model gives within 25 %. BENCH_ONLY chooses rows by a regular expression,
+# BENCH_PASSES the passes (both).
 # Rows with `*` were chosen before the model ran on them, and are never used to adjust it. Packages that a row needs and that are
 # missing are named.
 #   apt-get install lammps gromacs povray flac lame glpk-utils minisat bzip2 zstd sqlite3 python3-scipy libfftw3-dev lua5.4 pari-gp x264 xz-utils openssl libopenblas-dev
@@ -11,6 +12,7 @@ RPROF=$(realpath "$RPROF")
 here=$PWD
 fixtures=$PWD/fixtures/real
 KEEP=${BENCH_KEEP:-}
+PASSES=${BENCH_PASSES:-both}
 cd "$work_dir" || exit 1
 
 # real NAME NEEDS COMMAND…: profiles the command; its profile goes to the table.
@@ -22,7 +24,7 @@ real() {
         printf '%-16s SKIPPED: %s\n' "$name" "$(tail -1 needs.log)"
         return 0
     fi
-    timeout 300 "$RPROF" --quiet --passes both -o "profiles/$name" -- "$@" >out.log 2>err.log </dev/null ||
+    timeout 300 "$RPROF" --quiet --passes "$PASSES" -o "profiles/$name" -- "$@" >out.log 2>err.log </dev/null ||
         [ -e "profiles/$name/profile.json" ] || # a program may end with a status of its own
         { printf '%-16s FAILED: %s\n' "$name" "$(tail -1 err.log)"; return 0; }
 }

@@ -19,7 +19,7 @@ pub struct Attributed {
     pub window_s: HashMap<FunctionId, f64>,
     /// Native seconds.
     pub native_s: HashMap<FunctionId, f64>,
-    /// Native seconds for one of windows, over the whole program.
+    /// Native seconds for each second in windows, over the whole program.
     pub expansion: f64,
 }
 
@@ -31,8 +31,8 @@ impl Attributed {
         if seconds > 0.0 { of(&self.instructions) / seconds } else { 0.0 }
     }
 
-    /// Work of the whole run for one of all windows, which had `instructions` of it. A function without a sample of its own has
-    /// the program's.
+    /// By what the counts of all windows, which have `instructions`, are multiplied for the whole run. A function without a sample of its own
+    /// has the program's factor.
     pub fn factor(&self, id: FunctionId, instructions: f64) -> f64 {
         let native_s = self.native_s.get(&id).copied().unwrap_or(0.0);
         match self.rate(id) * native_s {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! τ = seconds of all windows in what is sampled, Σ over functions of their seconds × share of their samples that counts
-//! calls of the run = calls in all windows + calls in telling windows / τ × native seconds that count
+//! calls of the run = calls in all windows + calls in timing windows / τ × native seconds that count
 //! ```
 //!
 //! What counts is work: how long ranks wait differs between windows and the rest, since the other ranks are not in windows at the same
@@ -11,7 +11,8 @@
 use std::collections::HashMap;
 
 use super::attribute::Attributed;
-use super::{STUDENT, Telling};
+use super::jackknife::half_width;
+use super::timing::{Replicate, TimingWindows};
 use crate::join::code_map::FunctionId;
 use crate::profile::evidence::mpi::{MpiEvidence, OfWindows};
 use crate::profile::evidence::windows::{SiteCalls, Window};
@@ -19,8 +20,8 @@ use crate::profile::evidence::windows::{SiteCalls, Window};
 /// Work is what counts from this share of the native CPU time on.
 const MUCH_WORK: f64 = 0.1;
 
-/// From this error of the windows' speed on they say nothing of the number of calls: messages go back and forth as fast as the slower
-/// rank, which is the one in a window.
+/// Above this relative error of the windows' speed calls are not estimated: messages go back and forth as fast as the slower rank, which
+/// is the one in a window.
 const TOO_SLOW: f64 = 0.5;
 
 /// Calls, and their bytes.
@@ -49,35 +50,33 @@ impl Counting<'_> {
     }
 }
 
-/// Extends the calls and bytes of `mpi`, which are those of `windows`. `work_s`: native seconds at work, by function; `of_speed`: how far
-/// the speed of the windows can be wrong, relative.
+/// Extends the calls and bytes of `mpi`, which are those of `windows`. `work_s`: native seconds at work, by function.
 pub fn extend(
     mpi: &mut MpiEvidence,
     windows: &[Window],
-    telling: &Telling<'_>,
+    timing: &TimingWindows<'_>,
     work_s: &HashMap<FunctionId, f64>,
-    of_speed: f64,
 ) {
-    if of_speed >= TOO_SLOW {
+    if timing.speed_error >= TOO_SLOW {
         mpi.windows = Some(OfWindows::TooSlow);
         return;
     }
-    let native_s: f64 = telling.attributed.native_s.values().sum();
+    let native_s: f64 = timing.attributed.native_s.values().sum();
     let of_work = work_s.values().sum::<f64>() >= MUCH_WORK * native_s;
     let counts = Counting { work_s, of_work };
-    let expansion = counts.expansion(&telling.attributed);
-    let other = Counting { work_s, of_work: !of_work && !work_s.is_empty() }.expansion(&telling.attributed);
+    let expansion = counts.expansion(&timing.attributed);
+    let other = Counting { work_s, of_work: !of_work && !work_s.is_empty() }.expansion(&timing.attributed);
     let of_share = if expansion > 0.0 { (other / expansion - 1.0).abs() } else { 0.0 };
     let replicates: Vec<f64> =
-        telling.replicates.iter().map(|replicate| counts.expansion(&replicate.attributed)).collect();
+        timing.replicates.iter().map(|replicate| counts.expansion(&replicate.attributed)).collect();
     for (number, site) in (0..).zip(&mut mpi.sites) {
         let met = sum(windows.iter().map(|window| of_site(window, number)));
-        let per_window: Vec<Pair> = telling.windows.iter().map(|window| of_site(window, number)).collect();
+        let per_window: Vec<Pair> = timing.windows.iter().map(|window| of_site(window, number)).collect();
         let more = sum(per_window.iter().copied()).map(|n| n * expansion);
-        let spread = half_widths(&per_window, telling, &replicates);
+        let spread = half_widths(&per_window, timing, &replicates);
         let error = |i: usize| {
             let all = met[i] + more[i];
-            let half = spread?[i].hypot(of_speed * more[i]).hypot(of_share * more[i]);
+            let half = spread?[i].hypot(timing.speed_error * more[i]).hypot(of_share * more[i]);
             Some(if all > 0.0 { half / all } else { 0.0 })
         };
         // An interval that reaches down to nothing has no upper end that holds, either.
@@ -104,22 +103,14 @@ fn sum(of: impl Iterator<Item = Pair>) -> Pair {
     of.fold([0.0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
 }
 
-/// Half-widths of the 95 % intervals of what the telling windows say of the rest, from leaving out one group of them at a time (jackknife).
-/// `expansions`: of each replicate. `None`: there are too few.
-fn half_widths(per_window: &[Pair], telling: &Telling<'_>, expansions: &[f64]) -> Option<Pair> {
-    if expansions.len() < 2 {
-        return None;
-    }
-    let one = |(replicate, expansion): (&super::Replicate, &f64)| {
+/// Half-widths of the 95 % intervals of what the timing windows say of the rest. `expansions`: of each replicate. `None`: there are too few.
+fn half_widths(per_window: &[Pair], timing: &TimingWindows<'_>, expansions: &[f64]) -> Option<Pair> {
+    let one = |(replicate, expansion): (&Replicate, &f64)| {
         sum(replicate.kept.iter().map(|&i| per_window[i])).map(|n| n * expansion)
     };
-    let values: Vec<Pair> = telling.replicates.iter().zip(expansions).map(one).collect();
-    let k = values.len() as f64;
-    Some([0, 1].map(|i| {
-        let mean = values.iter().map(|value| value[i]).sum::<f64>() / k;
-        let squares: f64 = values.iter().map(|value| (value[i] - mean).powi(2)).sum();
-        STUDENT * ((k - 1.0) / k * squares).sqrt()
-    }))
+    let values: Vec<Pair> = timing.replicates.iter().zip(expansions).map(one).collect();
+    let of = |i: usize| half_width(&values.iter().map(|value| value[i]).collect::<Vec<_>>());
+    Some([of(0)?, of(1)?])
 }
 
 #[cfg(test)]
@@ -151,14 +142,17 @@ mod tests {
 
     /// The site after windows, each with (calls, instructions of work, of waiting) and 10 ms; a second outside of them, `work_s` of it at
     /// work. Calls have 8 bytes.
-    fn extended(windows: &[(u64, f64, f64)], work_s: f64, of_speed: f64) -> MpiSite {
+    fn extended(windows: &[(u64, f64, f64)], work_s: f64, speed_error: f64) -> MpiSite {
         let of = |n: u64| vec![SiteCalls { site: 0, calls: n, bytes: 8 * n }];
         let all: Vec<Window> = windows.iter().map(|w| Window { calls: of(w.0), ..Window::default() }).collect();
         let instructions = windows.iter().map(|w| HashMap::from([(WORK, w.1), (SPIN, w.2)])).collect();
         let native_s = HashMap::from([(WORK, work_s), (SPIN, 1.0 - work_s)]);
-        let telling = Telling::new(all.iter().collect(), instructions, vec![0.01; all.len()], &native_s);
+        let timing = TimingWindows {
+            speed_error,
+            ..TimingWindows::new(all.iter().collect(), instructions, vec![0.01; all.len()], &native_s)
+        };
         let mut mpi = MpiEvidence { sites: vec![site(windows.iter().map(|w| w.0).sum())], ..MpiEvidence::default() };
-        extend(&mut mpi, &all, &telling, &HashMap::from([(WORK, work_s)]), of_speed);
+        extend(&mut mpi, &all, &timing, &HashMap::from([(WORK, work_s)]));
         mpi.sites.remove(0)
     }
 
