@@ -6,11 +6,11 @@
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
 //!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
-//!         lines noted last, a marker call
-//!   0x1000 counters, 8 bytes each
-//!   … and two buffers at the end                  0xc0000 lookups of the versions that note addresses
-//!                                               0x2c0000 lookups of calls, for each version
-//!                                               0x540000 lookups of returns, for each version; kinds of descriptors
+//!         lines noted last, a marker call,    0xc0000 lookups of the versions that note addresses
+//!         a watched call, a socket            0x2c0000 lookups of calls, for each version
+//!   0x1000 counters, 8 bytes each             0x540000 lookups of returns, for each version; kinds of descriptors
+//!   … at the end: known returns, ring of
+//!     watched calls, two buffers
 //! ```
 
 use crate::instrument::tally::HIGHEST_CALL;
@@ -176,3 +176,76 @@ pub const RETURNS_SIZE: u32 = 8 * RETURN_ENTRIES;
 pub const DESCRIPTORS: u32 = RETURNS + 5 * RETURNS_SIZE;
 /// Bytes of the tables.
 pub const TABLES: u64 = DESCRIPTORS as u64 + 0x1_0000;
+
+/// Offset and bytes of what a region holds, in their order.
+const REGION_FIELDS: [(u32, u32); 37] = [
+    (SAVE_RCX, 8),
+    (SAVE_RDX, 8),
+    (SAVE_LENT, 8),
+    (SAVE_LENT_2, 8),
+    (REPEAT_FROM, 8),
+    (SAVE_FLAGS, 8),
+    (PROBE_ADDRESS, 8),
+    (PROBE_SCRATCH, 8),
+    (REQUEST, 8),
+    (SITE, 8),
+    (TARGET, 8),
+    (RESPONSE, 8),
+    (PATIENCE, 8),
+    (SIGNAL_MASK, 8),
+    (SIGNAL_MASK_POINTER, 8),
+    (PROGRAM_GS, 8),
+    (CONTINUE_AT, 8),
+    (CURSOR, 8),
+    (SELECT_MASK, 8),
+    (LOOP_BASE, 8),
+    (LANES, 8),
+    (SAVE_CALL, 32),
+    (REPEAT_ENTRIES, 16),
+    (SAVE_LOOP, 16 * 8),
+    (ACTION, 32),
+    (FILTER, 8),
+    (FILTERED, 8 * FILTERED_LINES),
+    (MARKER, 8),
+    (MARKER_ARGUMENTS, 32),
+    (MARKER_STACK, 8),
+    (CALL_CURSOR, 8),
+    (CALLS_LEFT, 8),
+    (SOCKET_KIND, 8),
+    (SOCKET_NUMBER, 8),
+    (SOCKET_NATIVE, 8),
+    (COUNTERS, 8 * MAX_SLOTS),
+    (KNOWN_RETURNS, 8 << 16),
+];
+
+/// The same of the end of a region, and of the tables.
+const REGION_END: [(u32, u32); 3] =
+    [(CALL_RING, CALL_RING_SIZE), (TRACE_BUFFER, TRACE_BUFFER_SIZE), (BUFFER, BUFFER_SIZE)];
+const TABLE_FIELDS: [(u32, u32); 13] = [
+    (LOOKUP, LOOKUP_SIZE),
+    (CALLS, 0x1_0000),
+    (POPULATION_8, 4 << 8),
+    (POPULATION_16, 1 << 16),
+    (POLLING, 8),
+    (EXECUTABLE, 0x100),
+    (FIXED, 0x100),
+    (HAS_ROOM, 0x100),
+    (RETURN_MASK, 8),
+    (TARGET_MASK, 8),
+    (MORE_LOOKUPS, 4 * LOOKUP_SIZE),
+    (CALLEES, 5 * LOOKUP_SIZE),
+    (RETURNS, 5 * RETURNS_SIZE),
+];
+
+/// The compiler refuses a field that overlaps the next one.
+const fn end_of(fields: &[(u32, u32)], from: u32) -> u32 {
+    let (mut end, mut i) = (from, 0);
+    while i < fields.len() {
+        assert!(fields[i].0 >= end, "two fields overlap");
+        end = fields[i].0 + fields[i].1;
+        i += 1;
+    }
+    end
+}
+const _: () = assert!(end_of(&REGION_END, end_of(&REGION_FIELDS, 0)) as u64 <= REGION);
+const _: () = assert!(end_of(&TABLE_FIELDS, 0) <= DESCRIPTORS);
