@@ -78,7 +78,9 @@ fn regions(profile: &Profile, shown: &[&Region]) -> Rows {
     if hidden > 0 {
         notes.push(format!("… and {hidden} regions more"));
     }
-    notes.push("A region is with all that it calls and all regions in it; each thread is in its own.".into());
+    notes.push(
+        "The time of a region includes what it calls and the regions within; each thread has its own regions.".into(),
+    );
     notes.extend(reasons(shown));
     Rows {
         title: "Regions".into(),

@@ -25,7 +25,7 @@ use super::proc_status;
 /// The most processes whose places are kept.
 const MOST_KEPT: usize = 256;
 
-/// Clocks of files are as coarse as the kernel's ticks; so much earlier than its process a map may seem to be.
+/// Time stamps of files have the resolution of the kernel's ticks: a map may seem to be older than its process by this.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// The least time between two looks at the memory of a process that runs.

@@ -12,7 +12,7 @@ use crate::profile::evidence::counters::{CounterTotal, ThreadReading};
 /// Two events are put on a CPU one after the other; above this share they were there at the same time.
 const SWITCHING: f64 = 0.98;
 
-/// A group's sums over all threads and CPUs: time enabled is unknown here, for it is the same on every CPU.
+/// A group's sums over all threads and CPUs. The time enabled is the longest of the CPUs: each of them counts the same time.
 ///
 /// # Errors
 /// A read failed or was short: the rest would be a part.
@@ -110,7 +110,7 @@ pub fn of_reading(reading: Reading) -> Result<CounterTotal, Refusal> {
     Count::from_reading(reading, MUX_WINDOW_NS).map(total_of)
 }
 
-/// A count as evidence.
+/// A count as a total.
 pub fn total_of(count: Count) -> CounterTotal {
     let Count { value, raw, running_share, error } = count;
     CounterTotal { value, raw, running_share, error }

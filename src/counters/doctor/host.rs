@@ -1,5 +1,5 @@
-//! The requirements of the passes beside counters: tracing, executable memory, huge pages. Not physical page numbers: the cache
-//! model places pages pseudo-randomly whether they can be read or not.
+//! What the host must permit beside events of the PMU: a counter that the NMI watchdog holds, open files, tracing, executable memory, huge
+//! pages.
 
 use std::fs::File;
 use std::io;

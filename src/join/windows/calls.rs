@@ -24,7 +24,7 @@ const MUCH_WORK: f64 = 0.1;
 /// is the one in a window.
 const TOO_SLOW: f64 = 0.5;
 
-/// Calls, and their bytes.
+/// Calls and their bytes.
 type Pair = [f64; 2];
 
 /// What of a function's time counts: its share of work, or all.

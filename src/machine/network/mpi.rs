@@ -251,8 +251,8 @@ impl Mpi {
         self.made("clock_gettime", &[CLOCK_MONOTONIC, at])
     }
 
-    /// Makes calls in requests as long as they can be; each of `blocks` is in one request whole, and has `stamps` stamps, numbered from 0
-    /// on in each request by `block`, which gets the number of its first. Returns all stamps, in nanoseconds of this host's clock.
+    /// Makes calls in the longest possible requests, and splits no block between two. Each of `blocks` has `stamps` stamps, which `block`
+    /// numbers from 0 in each request; it gets the number of its first. Returns all stamps, in nanoseconds of this host's clock.
     ///
     /// # Errors
     /// [`NetworkError`].

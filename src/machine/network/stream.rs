@@ -5,9 +5,9 @@
 
 /// Fewest messages from which a line can be told.
 const FEWEST: usize = 12;
-/// A burst that saves less time is not seen: so long the first message may take by itself, or a rank be kept off its CPU.
+/// Shorter bursts cannot be told from the cost of the first message or a preempted rank.
 const SHORTEST_S: f64 = 250e-6;
-/// A rate that falls all the time is no burst: as far the stream may be ahead later than at first.
+/// A rate that falls all the time is no burst of a token bucket: the stream may be ahead later by this factor of its lead at first.
 const GROWTH: f64 = 1.3;
 /// Parts of the later half whose rates are compared.
 const PARTS: usize = 32;

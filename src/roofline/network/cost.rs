@@ -1,14 +1,14 @@
 //! Seconds that the network needs for the calls of a call site.
 //!
 //! ```text
-//! collective           calls × cost(bytes)        of as many ranks
+//! collective           calls × cost(bytes)        of as many ranks; calls of the root alone (MPI_Scatter) × ranks
 //! send, receive        calls × one way(bytes)     the share of calls to other hosts by their curve
 //! send and receive     calls × exchange(bytes)
 //! short send           0: the library takes it over (below the size from which sender and receiver meet)
-//! returns at once      as a send, but work may overlap it; waiting for it costs nothing of its own
+//! nonblocking          as the blocking one, but work may overlap it; a receive and the wait for it cost nothing of their own
 //! ```
 //!
-//! Curves are taken at the mean of each class of sizes. The part of a call without bytes is latency.
+//! Curves are taken at the mean size of each class of sizes, for receives at the mean of all. The part of a call without bytes is latency.
 
 use crate::profile::communication::NetworkSeconds;
 use crate::profile::mpi::{CallSite, SizeClass};

@@ -129,7 +129,7 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f
             let balance =
                 load_balance.map_or(String::new(), |lambda| format!(" (load balance {:.0} %)", 100.0 * lambda));
             format!(
-                "Ranks wait {seconds} of all ranks' time in {call} until others come: give each rank the same work{balance}, or do work \
+                "Ranks spend {seconds} (summed) in {call} waiting for others: give each rank the same work{balance}, or do work \
                  that needs no answer before the call."
             )
         }

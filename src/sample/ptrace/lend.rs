@@ -117,7 +117,7 @@ impl Observer {
         living.sort_unstable_by_key(|tid| *tid != process);
         let mut is_owed = false;
         for tid in living {
-            // The id of one that we held may be that of another thread since, which executed a program.
+            // Another thread of the process may have this id since: one that called execve takes over the leader's.
             if !(self.tracees.hold(tid.as_raw() as u32) && is_traced_by_us(tid)) {
                 match Running::observe(tid) {
                     Ok(running) => self.taken(running, tid),

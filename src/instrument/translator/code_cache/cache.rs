@@ -82,7 +82,7 @@ pub struct CodeCache {
     pub(crate) counters: Counters,
     /// How relaid-out code is written.
     pub(crate) style: Style,
-    /// PredictedTargets targets of indirect jumps and calls.
+    /// Predicted targets of indirect jumps and calls.
     pub(crate) usual: PredictedTargets,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,

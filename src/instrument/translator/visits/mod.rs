@@ -50,8 +50,8 @@ const LOOK_AT_SINK: Duration = Duration::from_millis(1);
 /// More notices that a phase was long enough than the sink waits for.
 const MOST_NOTICES: u32 = 100;
 
-/// At least so many windows are kept apart, and at most twice as many: memory does not grow with time.
-const MOST_WINDOWS: usize = 128;
+/// If there are twice as many windows, pairs of them are merged: memory does not grow with time.
+const LEAST_WINDOWS: usize = 128;
 
 /// A process of which a visit could take nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -297,7 +297,7 @@ impl Visitor {
             blocks,
             calls: self.run.calls.end_window(),
         });
-        self.windows = folded(std::mem::take(&mut self.windows), MOST_WINDOWS);
+        self.windows = folded(std::mem::take(&mut self.windows), LEAST_WINDOWS);
         any
     }
 

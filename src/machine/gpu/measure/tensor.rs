@@ -110,7 +110,7 @@ pub fn burst(campaign: &mut Campaign, kind: &Kind, ready: &Ready, go_on: bool) -
     let burst = best(&shots, work);
     if let Some(Best { rate, clock_hz, below }) = burst {
         log::line(|| format!("{}: {rate:.5e} at {:.0} MHz", kind.id, clock_hz.unwrap_or(0.0) / 1e6));
-        let is_noisy = below > Class::Core.noisy_from();
+        let is_noisy = below > Class::Device.noisy_from();
         let ceiling = Ceiling {
             value: Some(rate),
             clock_hz,
