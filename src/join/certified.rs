@@ -7,7 +7,7 @@ use super::code_map::FunctionId;
 use super::hardware::{FLOPS, Hardware, MISSES, UNCERTAIN};
 use crate::isa::operation::{Precision, Width};
 use crate::profile::evidence::counters::{CounterEvent, UncoreCount};
-use crate::profile::flops::Untold;
+use crate::profile::flops::MissingFlops;
 use crate::profile::function::{Bytes, CacheMisses, Flops, Function, Source};
 
 const READS: &str = "dram_read_lines";
@@ -55,7 +55,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     }
     let (mut flops, mut scaled) = (Flops::default(), false);
     let mut error: f64 = 0.0;
-    flops.untold = Untold { rare: true, op: true, ..Untold::default() };
+    flops.missing_parts = MissingFlops { rare: true, op: true, ..MissingFlops::default() };
     for (index, event) in events {
         if !event.certified || event.total.is_err() {
             return;
@@ -79,15 +79,15 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: hardware.caveats() });
     const NOT_TOLD: &str = "the counters do not separate them";
     let parts = [
-        (flops.untold.op, "flops.by_op", NOT_TOLD),
-        (flops.untold.width, "flops.by_width", NOT_TOLD),
-        (flops.untold.precision, "flops.dp", NOT_TOLD),
-        (flops.untold.rare, "flops.x87", "the counters cover double and single precision only"),
+        (flops.missing_parts.op, "flops.by_op", NOT_TOLD),
+        (flops.missing_parts.width, "flops.by_width", NOT_TOLD),
+        (flops.missing_parts.precision, "flops.dp", NOT_TOLD),
+        (flops.missing_parts.rare, "flops.x87", "the counters cover double and single precision only"),
     ];
-    for (_, field, reason) in parts.into_iter().filter(|(untold, ..)| *untold) {
+    for (_, field, reason) in parts.into_iter().filter(|(missing_parts, ..)| *missing_parts) {
         function.source.insert(field.into(), not_measured(reason));
     }
-    function.flops = Some(if flops.untold.precision { Flops { dp: 0, sp: 0, ..flops } } else { flops });
+    function.flops = Some(if flops.missing_parts.precision { Flops { dp: 0, sp: 0, ..flops } } else { flops });
 }
 
 fn add(flops: &mut Flops, event: &CounterEvent, n: u64) {
@@ -98,14 +98,14 @@ fn add(flops: &mut Flops, event: &CounterEvent, n: u64) {
         Some(Precision::Hp) => flops.hp += n,
         Some(Precision::Bf16) => flops.bf16 += n,
         Some(Precision::X87) => flops.x87 += n,
-        None => flops.untold.precision = true,
+        None => flops.missing_parts.precision = true,
     }
     match event.width {
         Some(Width::Scalar) => flops.by_width.scalar += n,
         Some(Width::W128) => flops.by_width.w128 += n,
         Some(Width::W256) => flops.by_width.w256 += n,
         Some(Width::W512) => flops.by_width.w512 += n,
-        None => flops.untold.width = true,
+        None => flops.missing_parts.width = true,
     }
 }
 

@@ -1,6 +1,6 @@
 //! FLOPs by precision, operation and width.
 //!
-//! The counted pass knows every part. Hardware counters know the sum, and in some cases precision or width: [`Untold`] names the
+//! The counted pass knows every part. Hardware counters know the sum, and in some cases precision or width: [`MissingFlops`] names the
 //! parts that they do not distinguish. These are part of no sum, and a profile has `null` for them.
 
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,12 @@ pub struct Flops {
     pub by_op: FlopsByOp,
     pub by_width: FlopsByWidth,
     /// Parts that were not measured; their fields are 0 here and `null` in the file.
-    pub untold: Untold,
+    pub missing_parts: MissingFlops,
 }
 
 /// Which parts of [`Flops`] were not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Untold {
+pub struct MissingFlops {
     /// `dp` and `sp`.
     pub precision: bool,
     /// `hp`, `bf16` and `x87`.
@@ -34,10 +34,10 @@ pub struct Untold {
     pub width: bool,
 }
 
-impl Untold {
+impl MissingFlops {
     /// The unknown parts of a sum whose addends lack these.
-    pub fn or(self, other: Untold) -> Untold {
-        Untold {
+    pub fn or(self, other: MissingFlops) -> MissingFlops {
+        MissingFlops {
             precision: self.precision || other.precision,
             rare: self.rare || other.rare,
             op: self.op || other.op,
@@ -84,16 +84,16 @@ struct Written {
 
 impl From<Flops> for Written {
     fn from(flops: Flops) -> Written {
-        let Flops { total, dp, sp, hp, bf16, x87, by_op, by_width, untold } = flops;
+        let Flops { total, dp, sp, hp, bf16, x87, by_op, by_width, missing_parts } = flops;
         Written {
             total,
-            dp: (!untold.precision).then_some(dp),
-            sp: (!untold.precision).then_some(sp),
-            hp: (!untold.rare).then_some(hp),
-            bf16: (!untold.rare).then_some(bf16),
-            x87: (!untold.rare).then_some(x87),
-            by_op: (!untold.op).then_some(by_op),
-            by_width: (!untold.width).then_some(by_width),
+            dp: (!missing_parts.precision).then_some(dp),
+            sp: (!missing_parts.precision).then_some(sp),
+            hp: (!missing_parts.rare).then_some(hp),
+            bf16: (!missing_parts.rare).then_some(bf16),
+            x87: (!missing_parts.rare).then_some(x87),
+            by_op: (!missing_parts.op).then_some(by_op),
+            by_width: (!missing_parts.width).then_some(by_width),
         }
     }
 }
@@ -101,7 +101,7 @@ impl From<Flops> for Written {
 impl From<Written> for Flops {
     fn from(written: Written) -> Flops {
         let Written { total, dp, sp, hp, bf16, x87, by_op, by_width } = written;
-        let untold = Untold {
+        let missing_parts = MissingFlops {
             precision: dp.is_none() || sp.is_none(),
             rare: hp.is_none() || bf16.is_none() || x87.is_none(),
             op: by_op.is_none(),
@@ -117,7 +117,7 @@ impl From<Written> for Flops {
             x87: part(x87),
             by_op: by_op.unwrap_or_default(),
             by_width: by_width.unwrap_or_default(),
-            untold,
+            missing_parts,
         }
     }
 }
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn what_was_not_told_is_null_and_stays_so() {
-        let untold = Untold { rare: true, op: true, ..Untold::default() };
+        let missing_parts = MissingFlops { rare: true, op: true, ..MissingFlops::default() };
         let by_width = FlopsByWidth { w256: 7, ..FlopsByWidth::default() };
-        let flops = Flops { total: 7, dp: 7, by_width, untold, ..Flops::default() };
+        let flops = Flops { total: 7, dp: 7, by_width, missing_parts, ..Flops::default() };
         let json = serde_json::to_value(flops).unwrap();
         assert_eq!((&json["x87"], &json["by_op"], &json["sp"]), (&().into(), &().into(), &0.into()));
         assert_eq!(serde_json::from_value::<Flops>(json).unwrap(), flops);
@@ -140,6 +140,6 @@ mod tests {
     fn what_was_counted_is_written_whole() {
         let json = serde_json::to_value(Flops { total: 1, dp: 1, ..Flops::default() }).unwrap();
         assert_eq!(json["by_op"]["fma"], 0);
-        assert_eq!(serde_json::from_value::<Flops>(json).unwrap().untold, Untold::default());
+        assert_eq!(serde_json::from_value::<Flops>(json).unwrap().missing_parts, MissingFlops::default());
     }
 }

@@ -8,7 +8,7 @@ pub use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
 
-pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
+pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, MissingFlops};
 pub use super::source::Source;
 
 use super::account::Account;

@@ -271,7 +271,7 @@ fn add_flops(a: Flops, b: Flops) -> Flops {
     s.by_width.w128 += y.w128;
     s.by_width.w256 += y.w256;
     s.by_width.w512 += y.w512;
-    s.untold = a.untold.or(b.untold);
+    s.missing_parts = a.missing_parts.or(b.missing_parts);
     s
 }
 

@@ -104,10 +104,10 @@ fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
         // Where the precision is not known, use the higher roof, as the term of the pipes does.
-        let untold = flops.total * u64::from(flops.untold.precision);
+        let missing_parts = flops.total * u64::from(flops.missing_parts.precision);
         let parts = [
             (flops.dp + flops.x87, Precision::Dp),
-            (flops.sp + untold, Precision::Sp),
+            (flops.sp + missing_parts, Precision::Sp),
             (flops.hp, Precision::Hp),
             (flops.bf16, Precision::Bf16),
         ];
@@ -128,7 +128,9 @@ fn most(subject: &Subject<'_>, axis: Axis) -> f64 {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     let flops = subject.function.flops.unwrap_or_default();
     let ids: &[&str] = match axis {
-        Axis::Flop(_) if flops.sp + flops.hp + flops.bf16 == 0 && !flops.untold.precision => &["dp.fma", "dp.peak"],
+        Axis::Flop(_) if flops.sp + flops.hp + flops.bf16 == 0 && !flops.missing_parts.precision => {
+            &["dp.fma", "dp.peak"]
+        }
         Axis::Flop(_) if flops.hp + flops.bf16 == 0 => &["sp.fma", "sp.peak"],
         Axis::Byte(_) => &["l1.read", "l1.triad", "l1.copy", "l1.update", "l1.write"],
         _ => &[],

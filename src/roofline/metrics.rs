@@ -81,7 +81,7 @@ pub fn simd_use_of_flops(flops: &Flops, host: Host<'_>) -> Option<f64> {
         (0, sp) if sp == flops.total => Precision::Sp,
         _ => return None,
     };
-    if flops.untold.width || flops.untold.precision {
+    if flops.missing_parts.width || flops.missing_parts.precision {
         return None;
     }
     let useful = host.useful_width(FpOp::Fma, precision).or_else(|| host.useful_width(FpOp::Add, precision))?;

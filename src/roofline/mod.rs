@@ -107,9 +107,9 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.run.parallelism = parallelism::of(profile);
     let around = Surroundings::of(profile);
     let context = Context { host, options, around: &around };
-    for told in analyse_functions(&mut profile.functions, context, run) {
-        warnings.extend(told.refuted);
-        kept.extend(told.kept);
+    for findings in analyse_functions(&mut profile.functions, context, run) {
+        warnings.extend(findings.refuted);
+        kept.extend(findings.kept);
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
     network::analyse(profile);
@@ -123,13 +123,13 @@ const PART: usize = 50;
 
 /// What the analysis of one function says of the run.
 #[derive(Default)]
-struct Told {
+struct FunctionFindings {
     refuted: Vec<Warning>,
     kept: Option<(String, f64)>,
 }
 
 /// Thousands of functions take a while: each CPU takes part after part of them. In the order of the functions.
-fn analyse_functions(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<Told> {
+fn analyse_functions(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<FunctionFindings> {
     if functions.len() <= PART {
         return analyse_part(functions, context, run);
     }
@@ -137,16 +137,16 @@ fn analyse_functions(functions: &mut [Function], context: Context<'_>, run: negl
     let parts = Mutex::new(functions.chunks_mut(PART).enumerate());
     let take = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || std::iter::from_fn(take).map(|(i, part)| (i, analyse_part(part, context, run))).collect::<Vec<_>>();
-    let mut told: Vec<(usize, Vec<Told>)> = std::thread::scope(|scope| {
+    let mut findings: Vec<(usize, Vec<FunctionFindings>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         joined.flat_map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    told.sort_by_key(|(i, _)| *i);
-    told.into_iter().flat_map(|(_, told)| told).collect()
+    findings.sort_by_key(|(i, _)| *i);
+    findings.into_iter().flat_map(|(_, findings)| findings).collect()
 }
 
-fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<Told> {
+fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<FunctionFindings> {
     let mut all = Vec::new();
     for function in functions {
         if run.is_cold(function) {
@@ -156,7 +156,7 @@ fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligibl
         let bound = analyse_function(function, context);
         let refuted = refutations(function, &bound).collect();
         let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
-        all.push(Told { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
+        all.push(FunctionFindings { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
         analyse_loops(function, context, run);
     }
     all

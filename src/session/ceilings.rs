@@ -37,17 +37,17 @@ const ROUNDS_AHEAD: usize = 3;
 
 /// Measures all missing ceilings; the run that follows reports failures.
 pub fn ahead_of_a_demo(notices: &Notices) {
-    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
+    let mut progress = ProgressReporter::new(notices, FOR_LATER_RUNS);
     for _ in 0..ROUNDS_AHEAD {
-        let _ = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller);
+        let _ = machine::load_or_measure(&Request::new(Effort::Quick), &mut progress);
     }
 }
 
 /// The ceilings for a run. A host that cannot be measured gets none, and a warning: rprof profiles the program all the same.
 pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
-    let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller);
-    warnings.append(&mut teller.warnings);
+    let mut progress = ProgressReporter::new(notices, FOR_LATER_RUNS);
+    let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut progress);
+    warnings.append(&mut progress.warnings);
     measured.unwrap_or_else(|error| {
         warnings.push(Warning::new(
             "no-ceilings",
@@ -125,9 +125,9 @@ pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec
 
 /// `before` combined with the present result of `request`; of the warnings that ceilings moved it keeps the last one.
 fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller::new(notices, if request.refresh { AGAIN } else { FOR_LATER_RUNS });
+    let mut progress = ProgressReporter::new(notices, if request.refresh { AGAIN } else { FOR_LATER_RUNS });
     // The user was warned of failed measurements before the run.
-    let Ok(after) = machine::load_or_measure(request, &mut teller) else { return before };
+    let Ok(after) = machine::load_or_measure(request, &mut progress) else { return before };
     let (machine, moved) = recheck_ceilings::around(before, &after);
     if moved.is_some() {
         warnings.retain(|w| w.code != recheck_ceilings::MOVED_CODE);
@@ -138,9 +138,9 @@ fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut V
 
 /// The ceilings of the GPUs, for a program that used one.
 pub fn of_gpus(notices: &Notices, warnings: &mut Vec<Warning>) -> Vec<Gpu> {
-    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
-    let gpus = gpu::for_a_run(&mut teller);
-    warnings.append(&mut teller.warnings);
+    let mut progress = ProgressReporter::new(notices, FOR_LATER_RUNS);
+    let gpus = gpu::for_a_run(&mut progress);
+    warnings.append(&mut progress.warnings);
     gpus
 }
 
@@ -149,23 +149,23 @@ pub fn of_gpus(notices: &Notices, warnings: &mut Vec<Warning>) -> Vec<Gpu> {
 /// # Errors
 /// The host cannot be measured.
 pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), SessionError> {
-    let mut teller = Teller::new(&Notices::new(options.quiet), FOR_LATER_RUNS);
+    let mut progress = ProgressReporter::new(&Notices::new(options.quiet), FOR_LATER_RUNS);
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     let mut machine = if options.gpus_only {
         unmeasured()
     } else {
         let request = Request { refresh: options.refresh, ..Request::new(effort) };
-        let measured = machine::load_or_measure(&request, &mut teller);
+        let measured = machine::load_or_measure(&request, &mut progress);
         measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?
     };
     let of_gpus = GpuRequest { refresh: options.refresh, ..GpuRequest::new(effort) };
-    machine.gpus = gpu::load_or_measure(&of_gpus, &mut teller);
-    if options.gpus_only && machine.gpus.is_empty() && teller.warnings.is_empty() {
+    machine.gpus = gpu::load_or_measure(&of_gpus, &mut progress);
+    if options.gpus_only && machine.gpus.is_empty() && progress.warnings.is_empty() {
         return Err(SessionError::Report(
             "--gpu: this host has no GPU with an NVIDIA driver (libcuda.so.1); install the driver".into(),
         ));
     }
-    Ok((machine, teller.warnings))
+    Ok((machine, progress.warnings))
 }
 
 /// The facts about the host that need no measurement.
@@ -179,7 +179,7 @@ const FOR_LATER_RUNS: &str = "measuring this machine's ceilings, for later runs,
 const AGAIN: &str = "measuring this machine's ceilings again: a function was faster than one of them allows";
 
 /// Draws progress, keeps doubts.
-pub struct Teller {
+pub struct ProgressReporter {
     notices: Notices,
     /// The notice before a full measurement. A mere second look has no notice.
     announcement: &'static str,
@@ -187,10 +187,10 @@ pub struct Teller {
     warnings: Vec<Warning>,
 }
 
-impl Teller {
+impl ProgressReporter {
     /// `announcement` comes before the first progress.
-    pub fn new(notices: &Notices, announcement: &'static str) -> Teller {
-        Teller { notices: notices.clone(), announcement, spinner: None, warnings: Vec::new() }
+    pub fn new(notices: &Notices, announcement: &'static str) -> ProgressReporter {
+        ProgressReporter { notices: notices.clone(), announcement, spinner: None, warnings: Vec::new() }
     }
 
     /// The doubts.
@@ -199,7 +199,7 @@ impl Teller {
     }
 }
 
-impl Progress for Teller {
+impl Progress for ProgressReporter {
     fn group(&mut self, group: &str, done: usize, total: usize) {
         let text = format!("measuring this machine's ceilings: {group} ({done}/{total})");
         match &self.spinner {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::SessionError;
-use super::ceilings::Teller;
+use super::ceilings::ProgressReporter;
 use super::launcher;
 use super::preflight;
 use super::progress::Notices;
@@ -59,14 +59,14 @@ pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Resul
         cache: None,
     };
     let notices = Notices::new(options.quiet || !is_first);
-    let mut teller = Teller::new(&notices, "measuring the network between the ranks, for later runs, too");
+    let mut progress = ProgressReporter::new(&notices, "measuring the network between the ranks, for later runs, too");
     let mut doubt = None;
     let mut taken = |network: Network| {
         doubt = library_of_launcher(&network).filter(|_| is_named);
         take(network);
     };
-    network::measure(&request, &mut teller, &mut taken).map_err(failed)?;
-    Ok(if is_first { teller.into_warnings().into_iter().chain(doubt).collect() } else { Vec::new() })
+    network::measure(&request, &mut progress, &mut taken).map_err(failed)?;
+    Ok(if is_first { progress.into_warnings().into_iter().chain(doubt).collect() } else { Vec::new() })
 }
 
 /// The doubt about a network that was measured for a program with the library of its launcher.

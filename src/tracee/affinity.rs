@@ -35,15 +35,15 @@ pub fn current_cpu() -> Option<usize> {
 
 /// The CPUs that the calling thread runs on: any that it may use, or any but one.
 #[derive(Debug)]
-pub struct Seat {
+pub struct CpuPin {
     allowed: CpuSet,
     left: Option<usize>,
 }
 
-impl Seat {
+impl CpuPin {
     /// As the calling thread is now.
     pub fn new() -> Self {
-        Seat { allowed: sched_getaffinity(SELF).unwrap_or_default(), left: None }
+        CpuPin { allowed: sched_getaffinity(SELF).unwrap_or_default(), left: None }
     }
 
     /// How many CPUs there are for it; at least 1.
@@ -71,13 +71,13 @@ impl Seat {
     }
 }
 
-impl Default for Seat {
+impl Default for CpuPin {
     fn default() -> Self {
-        Seat::new()
+        CpuPin::new()
     }
 }
 
-impl Drop for Seat {
+impl Drop for CpuPin {
     fn drop(&mut self) {
         self.anywhere();
     }
@@ -153,20 +153,20 @@ mod tests {
 
     #[test]
     fn leaving_a_cpu_and_returning_keeps_what_is_allowed() {
-        let mut seat = Seat::new();
-        if seat.cpus() < 2 {
+        let mut pin = CpuPin::new();
+        if pin.cpus() < 2 {
             println!("SKIPPED: cpus: one CPU");
             return;
         }
         let here = current_cpu().unwrap();
-        seat.leave(here);
-        assert_eq!(Seat::new().cpus(), seat.cpus() - 1);
+        pin.leave(here);
+        assert_eq!(CpuPin::new().cpus(), pin.cpus() - 1);
         assert_ne!(current_cpu(), Some(here));
-        seat.anywhere();
-        assert_eq!(Seat::new().cpus(), seat.cpus());
-        seat.leave(here);
-        let all = seat.cpus();
-        drop(seat);
-        assert_eq!(Seat::new().cpus(), all);
+        pin.anywhere();
+        assert_eq!(CpuPin::new().cpus(), pin.cpus());
+        pin.leave(here);
+        let all = pin.cpus();
+        drop(pin);
+        assert_eq!(CpuPin::new().cpus(), all);
     }
 }

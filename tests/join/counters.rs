@@ -235,7 +235,12 @@ fn certified_counts_fill_what_no_pass_has_measured() {
     let flops = work.flops.expect("the PMU has counted them");
     assert_eq!((flops.total, flops.dp, flops.sp), (4500, 4500, 0));
     assert_eq!((flops.by_width.scalar, flops.by_width.w256), (900, 3600));
-    assert!(flops.untold.op && flops.untold.rare && !flops.untold.width && !flops.untold.precision);
+    assert!(
+        flops.missing_parts.op
+            && flops.missing_parts.rare
+            && !flops.missing_parts.width
+            && !flops.missing_parts.precision
+    );
     assert_eq!((work.source["flops"].how.as_str(), work.source["flops.by_op"].how.as_str()), ("pmu", "not measured"));
     let misses = work.cache_misses.expect("fills of L2 are its misses");
     assert_eq!((misses.l1, misses.l2, misses.l3), (None, Some(900), None));
@@ -247,7 +252,7 @@ fn certified_counts_fill_what_no_pass_has_measured() {
 fn precision_that_is_not_told_is_null() {
     let profile = profile(&certified(vec![event("all", "flops", 1.0, total(900, 1.0))]));
     let flops = function(&profile, "work").flops.unwrap();
-    assert!(flops.untold.precision && flops.untold.width);
+    assert!(flops.missing_parts.precision && flops.missing_parts.width);
     let json = serde_json::to_value(flops).unwrap();
     assert_eq!((&json["total"], &json["dp"], &json["by_width"]), (&900.into(), &().into(), &().into()));
 }

@@ -14,7 +14,7 @@ const LIMIT: usize = 1 << 20;
 
 /// The place of an event id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seat {
+pub struct EventSlot {
     /// Group.
     pub group: u32,
     /// CPU that it was opened on.
@@ -26,7 +26,7 @@ pub struct Seat {
 /// A record as it came: one thread, one CPU, one group.
 #[derive(Debug, Clone)]
 struct Entry {
-    seat: Seat,
+    slot: EventSlot,
     end: bool,
     counts: Counts,
 }
@@ -34,7 +34,7 @@ struct Entry {
 /// Collects records.
 #[derive(Debug)]
 pub struct Log {
-    seats: HashMap<u64, Seat>,
+    slots: HashMap<u64, EventSlot>,
     entries: Vec<Entry>,
     limit: usize,
     /// One of this many samples of a thread on a CPU is kept.
@@ -51,9 +51,9 @@ struct Running {
 }
 
 impl Log {
-    /// An empty log that knows only the seat of each event id.
-    pub fn new(seats: HashMap<u64, Seat>) -> Log {
-        Log { seats, entries: Vec::new(), limit: LIMIT, stride: 1, skipped: HashMap::new(), lost: 0 }
+    /// An empty log that knows only the slot of each event id.
+    pub fn new(slots: HashMap<u64, EventSlot>) -> Log {
+        Log { slots, entries: Vec::new(), limit: LIMIT, stride: 1, skipped: HashMap::new(), lost: 0 }
     }
 
     /// Takes a record in.
@@ -66,18 +66,18 @@ impl Log {
             Record::Sample(counts) => (false, counts),
             Record::End(counts) => (true, counts),
         };
-        let Some(seat) = counts.values.first().and_then(|(id, _)| self.seats.get(id)).copied() else { return };
-        if !end && !self.due(counts.tid, seat) {
+        let Some(slot) = counts.values.first().and_then(|(id, _)| self.slots.get(id)).copied() else { return };
+        if !end && !self.due(counts.tid, slot) {
             return;
         }
-        self.entries.push(Entry { seat, end, counts });
+        self.entries.push(Entry { slot, end, counts });
         if self.entries.len() >= self.limit {
             self.thin();
         }
     }
 
-    fn due(&mut self, tid: u32, seat: Seat) -> bool {
-        let skipped = self.skipped.entry((tid, seat.cpu, seat.group)).or_insert(0);
+    fn due(&mut self, tid: u32, slot: EventSlot) -> bool {
+        let skipped = self.skipped.entry((tid, slot.cpu, slot.group)).or_insert(0);
         *skipped = (*skipped + 1) % self.stride;
         *skipped == 0
     }
@@ -85,7 +85,7 @@ impl Log {
     fn thin(&mut self) {
         let mut odd: HashMap<(u32, u32, u32), bool> = HashMap::new();
         self.entries.retain(|entry| {
-            let odd = odd.entry((entry.counts.tid, entry.seat.cpu, entry.seat.group)).or_insert(false);
+            let odd = odd.entry((entry.counts.tid, entry.slot.cpu, entry.slot.group)).or_insert(false);
             *odd = !*odd;
             entry.end || *odd
         });
@@ -100,18 +100,18 @@ impl Log {
         self.entries.sort_by_key(|e| (e.counts.time_ns, e.end));
         let mut last_end: HashMap<(u32, u32), usize> = HashMap::new();
         for (i, entry) in self.entries.iter().enumerate().filter(|(_, e)| e.end) {
-            last_end.insert((entry.counts.tid, entry.seat.group), i);
+            last_end.insert((entry.counts.tid, entry.slot.group), i);
         }
         let mut running: HashMap<(u32, u32), Running> = HashMap::new();
         let mut readings: Vec<ThreadReading> = Vec::new();
         for (i, entry) in self.entries.iter().enumerate() {
-            let key = (entry.counts.tid, entry.seat.group);
+            let key = (entry.counts.tid, entry.slot.group);
             let of_thread = running.entry(key).or_default();
-            of_thread.add(entry, &self.seats);
+            of_thread.add(entry, &self.slots);
             if entry.end && !is_last_of_its_end(&self.entries, i, key, last_end[&key]) {
                 continue;
             }
-            readings.push(of_thread.reading(entry, members[entry.seat.group as usize], &self.seats));
+            readings.push(of_thread.reading(entry, members[entry.slot.group as usize], &self.slots));
             if entry.end {
                 // The next thread of this number begins anew.
                 running.remove(&key);
@@ -131,17 +131,17 @@ fn is_last_of_its_end(entries: &[Entry], at: usize, key: (u32, u32), last_of_all
     }
     let limit = entries[at].counts.time_ns + END_NS;
     let later = entries[at + 1..].iter().take_while(|e| e.counts.time_ns <= limit);
-    let same = |e: &&Entry| (e.counts.tid, e.seat.group) == key;
+    let same = |e: &&Entry| (e.counts.tid, e.slot.group) == key;
     later.into_iter().find(same).is_none_or(|next| !next.end)
 }
 
 impl Running {
-    fn add(&mut self, entry: &Entry, seats: &HashMap<u64, Seat>) {
-        let counts = self.by_cpu.entry(entry.seat.cpu).or_default();
+    fn add(&mut self, entry: &Entry, slots: &HashMap<u64, EventSlot>) {
+        let counts = self.by_cpu.entry(entry.slot.cpu).or_default();
         counts.enabled_ns = counts.enabled_ns.max(entry.counts.enabled_ns);
         counts.running_ns = counts.running_ns.max(entry.counts.running_ns);
         for (id, value) in &entry.counts.values {
-            if seats.get(id).is_none_or(|s| s.cpu != entry.seat.cpu || s.group != entry.seat.group) {
+            if slots.get(id).is_none_or(|s| s.cpu != entry.slot.cpu || s.group != entry.slot.group) {
                 continue;
             }
             match counts.values.iter_mut().find(|(known, _)| known == id) {
@@ -151,11 +151,11 @@ impl Running {
         }
     }
 
-    fn reading(&self, entry: &Entry, members: usize, seats: &HashMap<u64, Seat>) -> ThreadReading {
+    fn reading(&self, entry: &Entry, members: usize, slots: &HashMap<u64, EventSlot>) -> ThreadReading {
         let mut values = vec![0u64; members];
         let counted = self.by_cpu.values().flat_map(|c| &c.values);
         for (id, value) in counted {
-            if let Some(sum) = seats.get(id).and_then(|s| s.member).and_then(|m| values.get_mut(m as usize)) {
+            if let Some(sum) = slots.get(id).and_then(|s| s.member).and_then(|m| values.get_mut(m as usize)) {
                 *sum = sum.wrapping_add(*value);
             }
         }
@@ -164,7 +164,7 @@ impl Running {
             tid: entry.counts.tid,
             time_ns: entry.counts.time_ns,
             ip: (!entry.end).then_some(entry.counts.ip),
-            group: entry.seat.group,
+            group: entry.slot.group,
             enabled_ns: self.by_cpu.values().map(|c| c.enabled_ns).max().unwrap_or(0),
             running_ns: self.by_cpu.values().map(|c| c.running_ns).sum(),
             values,
@@ -180,11 +180,11 @@ mod tests {
 
     /// Group 0: the clock is event 10 + 2·cpu, its member 11 + 2·cpu.
     fn log() -> Log {
-        let seats = (0..2).flat_map(|cpu| {
-            let seat = |member| Seat { group: 0, cpu, member };
-            [(10 + 2 * u64::from(cpu), seat(None)), (11 + 2 * u64::from(cpu), seat(Some(0)))]
+        let slots = (0..2).flat_map(|cpu| {
+            let slot = |member| EventSlot { group: 0, cpu, member };
+            [(10 + 2 * u64::from(cpu), slot(None)), (11 + 2 * u64::from(cpu), slot(Some(0)))]
         });
-        Log::new(seats.collect())
+        Log::new(slots.collect())
     }
 
     fn counts(tid: u32, cpu: u64, time_ms: u64, value: u64) -> Counts {

@@ -127,7 +127,7 @@ where
     }
     let opened = open::open(kernel, plan, child, options.cpus, options.frequency_hz);
     let mut opened = opened.map_err(|NoReadings(e)| e)?;
-    let log = Log::new(opened.seats(kernel)?);
+    let log = Log::new(opened.slots(kernel)?);
     let groups = opened.groups.iter_mut().flat_map(|g| &mut g.on_cpus);
     let rings: Vec<K::Ring> = groups.filter_map(|g| g.ring.take()).collect();
     Ok(Counting::Readings { opened, drain: Drain::start(rings, log)? })
@@ -153,15 +153,15 @@ fn with_readings<K: GroupKernel>(
         None => Vec::new(),
     };
     for (number, group) in opened.groups.iter().enumerate() {
-        let sums = totals::read(kernel, group).and_then(|t| Ok((t, totals::witnessed(kernel, group)?)));
+        let sums = totals::read(kernel, group).and_then(|t| Ok((t, totals::reference_time(kernel, group)?)));
         match sums {
             Err(refusal) => {
                 group.members.iter().for_each(|m| events[*m].total = Err(refusal.to_string()));
                 readings.retain(|r| r.group != number as u32);
             }
-            Ok((total, witnessed_ns)) => {
+            Ok((total, reference_ns)) => {
                 totals::end_of_first(&mut readings, number as u32, &total, child);
-                let totals = totals::totals(&readings, number as u32, &total, witnessed_ns);
+                let totals = totals::totals(&readings, number as u32, &total, reference_ns);
                 for (member, total) in group.members.iter().zip(totals) {
                     events[*member].total = total.map_err(|r: Refusal| r.to_string());
                 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::io;
 
 use super::kernel::GroupKernel;
-use super::log::Seat;
+use super::log::EventSlot;
 use super::plan::{Group, Plan, Wanted};
 use crate::counters::encode::{Encoding, encode};
 use crate::counters::kernel::{Flags, Scope};
@@ -55,19 +55,19 @@ pub struct OpenGroup<K: GroupKernel> {
 }
 
 /// A group on all its CPUs.
-pub struct Everywhere<K: GroupKernel> {
+pub struct GroupOnAllCpus<K: GroupKernel> {
     /// Events that are open on all of them, as indices into [`Plan::wanted`].
     pub members: Vec<usize>,
     /// One a CPU.
     pub on_cpus: Vec<OpenGroup<K>>,
     /// Clocks that measure how long the program was on these CPUs. A group that is open on all CPUs measures it itself.
-    pub witnesses: Vec<K::Handle>,
+    pub reference_clocks: Vec<K::Handle>,
 }
 
 /// The events opened.
 pub struct Opened<K: GroupKernel> {
     /// In the order of the plan; those without any member left out.
-    pub groups: Vec<Everywhere<K>>,
+    pub groups: Vec<GroupOnAllCpus<K>>,
     /// Reasons of the events that are not open, by index into [`Plan::wanted`].
     pub refused: HashMap<usize, Refusal>,
 }
@@ -90,7 +90,8 @@ pub fn open<K: GroupKernel>(
 ) -> Result<Opened<K>, NoReadings> {
     let mut opened = Opened { groups: Vec::new(), refused: HashMap::new() };
     for group in &plan.groups {
-        let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new(), witnesses: Vec::new() };
+        let mut everywhere =
+            GroupOnAllCpus { members: group.members.clone(), on_cpus: Vec::new(), reference_clocks: Vec::new() };
         for cpu in cpus_of(group, cpus) {
             let scope = Scope { pid: child, cpu: cpu as i32 };
             let sample_period_ns = sampling_clock::period_ns(frequency_hz, cpu);
@@ -99,7 +100,7 @@ pub fn open<K: GroupKernel>(
                 Ok(open) => {
                     everywhere.on_cpus.push(open);
                     if !group.cpus.is_empty() {
-                        everywhere.witnesses.push(kernel.open(CLOCK, scope, None, WITNESS).map_err(NoReadings)?);
+                        everywhere.reference_clocks.push(kernel.open(CLOCK, scope, None, WITNESS).map_err(NoReadings)?);
                     }
                 }
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {} // offline
@@ -166,22 +167,22 @@ fn largest_ring<K: GroupKernel>(kernel: &K, leader: &K::Handle) -> io::Result<K:
 }
 
 impl<K: GroupKernel> Opened<K> {
-    /// The seat of each event id.
+    /// The slot of each event id.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn seats(&self, kernel: &K) -> io::Result<HashMap<u64, Seat>> {
-        let mut seats = HashMap::new();
+    pub fn slots(&self, kernel: &K) -> io::Result<HashMap<u64, EventSlot>> {
+        let mut slots = HashMap::new();
         for (group, everywhere) in self.groups.iter().enumerate() {
             for open in &everywhere.on_cpus {
-                let seat = |member| Seat { group: group as u32, cpu: open.cpu, member };
-                seats.insert(kernel.id(&open.leader)?, seat(None));
+                let slot = |member| EventSlot { group: group as u32, cpu: open.cpu, member };
+                slots.insert(kernel.id(&open.leader)?, slot(None));
                 for (index, handle) in &open.members {
                     let member = everywhere.members.iter().position(|m| m == index);
-                    seats.insert(kernel.id(handle)?, seat(member.map(|m| m as u32)));
+                    slots.insert(kernel.id(handle)?, slot(member.map(|m| m as u32)));
                 }
             }
         }
-        Ok(seats)
+        Ok(slots)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::kernel::{GroupKernel, GroupReading};
-use super::open::Everywhere;
+use super::open::GroupOnAllCpus;
 use crate::counters::count::{Count, MUX_WINDOW_NS};
 use crate::counters::kernel::Reading;
 use crate::counters::refusal::Refusal;
@@ -16,7 +16,7 @@ const SWITCHING: f64 = 0.98;
 ///
 /// # Errors
 /// A read failed or was short: the rest would be a part.
-pub fn read<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<GroupReading, Refusal> {
+pub fn read<K: GroupKernel>(kernel: &K, group: &GroupOnAllCpus<K>) -> Result<GroupReading, Refusal> {
     let mut sum = GroupReading { values: vec![0; group.members.len()], ..GroupReading::default() };
     for open in &group.on_cpus {
         let reading = kernel.read_group(&open.leader, 1 + open.members.len()).map_err(|e| Refusal::of_read(&e))?;
@@ -68,24 +68,24 @@ pub fn end_of_first(readings: &mut Vec<ThreadReading>, group: u32, total: &Group
 ///
 /// # Errors
 /// rprof could not read a clock.
-pub fn witnessed<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<Option<u64>, Refusal> {
-    if group.witnesses.is_empty() {
+pub fn reference_time<K: GroupKernel>(kernel: &K, group: &GroupOnAllCpus<K>) -> Result<Option<u64>, Refusal> {
+    if group.reference_clocks.is_empty() {
         return Ok(None);
     }
     let read = |w: &K::Handle| kernel.read(w).map(|r| r.running_ns).map_err(|e| Refusal::of_read(&e));
-    group.witnesses.iter().map(read).sum::<Result<u64, Refusal>>().map(Some)
+    group.reference_clocks.iter().map(read).sum::<Result<u64, Refusal>>().map(Some)
 }
 
-/// The sums of each member of a group, scaled by the share of the threads' time that the group was on the PMU. `witnessed_ns`
+/// The sums of each member of a group, scaled by the share of the threads' time that the group was on the PMU. `reference_ns`
 /// is that time if the group's own reading does not give it.
 pub fn totals(
     readings: &[ThreadReading],
     group: u32,
     total: &GroupReading,
-    witnessed_ns: Option<u64>,
+    reference_ns: Option<u64>,
 ) -> Vec<Result<CounterTotal, Refusal>> {
     let ends = readings.iter().filter(|r| r.group == group && r.ip.is_none());
-    let enabled_ns = match witnessed_ns {
+    let enabled_ns = match reference_ns {
         None => ends.map(|r| r.enabled_ns.max(r.running_ns)).sum::<u64>().max(total.running_ns),
         Some(0) => {
             // The program was never there: that is a count of nothing, not a missing one.
@@ -163,7 +163,7 @@ mod tests {
     fn cores_of_one_kind_scale_by_the_time_spent_on_them() {
         let readings = [reading(1, None, 40, 100)];
         let total = GroupReading { enabled_ns: 0, running_ns: 40 * MS, values: vec![100] };
-        let value = |witnessed| totals(&readings, 0, &total, Some(witnessed))[0].as_ref().unwrap().value;
+        let value = |reference_time| totals(&readings, 0, &total, Some(reference_time))[0].as_ref().unwrap().value;
         assert_eq!((value(40_100_000), value(80 * MS)), (100.0, 200.0));
     }
 }

@@ -22,7 +22,7 @@ use crate::tracee::launch::Gated;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::thread::{Mode, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_any, wait_for};
-use records::{Books, Space};
+use records::{RunCounts, Space};
 use thread::{Flow, Thread};
 
 /// How long descendants are still counted after the program's end before they are released.
@@ -44,7 +44,7 @@ struct Run {
     threads: HashMap<Pid, Thread>,
     /// By process.
     spaces: HashMap<Pid, Space>,
-    books: Books,
+    run_counts: RunCounts,
     roster: Roster,
     sink: Option<Box<dyn AccessSink>>,
     turns: FairWait,
@@ -61,7 +61,7 @@ impl CountingEngine for SingleStep {
         let mut run = Run {
             threads: HashMap::new(),
             spaces: HashMap::new(),
-            books: Books::default(),
+            run_counts: RunCounts::default(),
             roster: Roster::new(),
             sink,
             turns: FairWait::default(),
@@ -120,7 +120,7 @@ impl Run {
         if !self.threads.values().any(|t| t.process == thread.process)
             && let Some(space) = self.spaces.remove(&thread.process)
         {
-            space.harvest(&mut self.books.tally);
+            space.harvest(&mut self.run_counts.tally);
         }
     }
 
@@ -156,7 +156,7 @@ impl Run {
         // A signal without a handler does not keep the step from executing an instruction. The kernel reports the entry to a
         // handler as such, and then rprof counts nothing.
         if !thread.in_call() {
-            thread.prepare(&stopped, space, &mut self.books, &mut self.sink)?;
+            thread.prepare(&stopped, space, &mut self.run_counts, &mut self.sink)?;
         }
         stopped.resume_raw(Mode::Step, signal)?;
         Ok(())
@@ -184,7 +184,7 @@ impl Run {
             self.threads.insert(tid, thread);
         }
         if let Some(space) = self.spaces.insert(tid, Space::new(tid)) {
-            space.harvest(&mut self.books.tally);
+            space.harvest(&mut self.run_counts.tally);
         }
         stopped.resume(Mode::Step, None)?;
         Ok(())
@@ -207,12 +207,12 @@ impl Run {
         let mut evidence =
             CountedEvidence { source: "single-step".into(), wall_s: self.roster.now_s(), ..CountedEvidence::default() };
         for (_, space) in self.spaces.drain() {
-            space.harvest(&mut self.books.tally);
+            space.harvest(&mut self.run_counts.tally);
         }
-        evidence.modules = self.books.modules.finish();
-        evidence.blocks = merge_adjacent(self.books.tally.finish().0);
+        evidence.modules = self.run_counts.modules.finish();
+        evidence.blocks = merge_adjacent(self.run_counts.tally.finish().0);
         (evidence.threads, evidence.cpu_s) = self.roster.finish();
-        let memory = self.sink.map(|sink| sink.finish(&self.books.sites));
+        let memory = self.sink.map(|sink| sink.finish(&self.run_counts.sites));
         Counted { status, evidence, memory, bursts: None }
     }
 }

@@ -19,7 +19,7 @@ const MAX_LENGTH: usize = 15;
 
 /// The counts of a run so far, and where.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct RunCounts {
     /// The counts.
     pub tally: Tally,
     /// The modules that they are in.
@@ -95,7 +95,7 @@ impl Space {
     }
 
     /// The record of the instruction at `at`; `None` if it cannot be read (vsyscall) or decoded.
-    pub fn record(&mut self, at: Address, books: &mut Books) -> Option<&mut Record> {
+    pub fn record(&mut self, at: Address, run_counts: &mut RunCounts) -> Option<&mut Record> {
         let mut bytes = [0; MAX_LENGTH];
         let size = self.memory.as_ref()?.read_some(at, &mut bytes).ok()?;
         let bytes = &bytes[..size];
@@ -104,22 +104,22 @@ impl Space {
         let fresh = !self.records.get(&at).is_some_and(current);
         if fresh {
             if let Some(old) = self.records.remove(&at) {
-                old.harvest(&mut books.tally);
+                old.harvest(&mut run_counts.tally);
             }
             let instruction = Decoder::with_ip(64, bytes, at.get(), DecoderOptions::NONE).decode();
             if instruction.is_invalid() {
                 return None;
             }
             let facts = classify(&instruction);
-            let at_module = self.locate(at, &mut books.modules)?;
-            books.sites.push(at_module);
+            let at_module = self.locate(at, &mut run_counts.modules)?;
+            run_counts.sites.push(at_module);
             let record = Record {
                 code: bytes[..instruction.len()].to_vec(),
                 at: at_module,
                 generation,
                 operands: operands(&instruction, &facts),
                 dynamic: facts.dynamic,
-                site: books.sites.len() as u32 - 1,
+                site: run_counts.sites.len() as u32 - 1,
                 counts: Vec::new(),
                 calls: BTreeMap::new(),
                 instruction,

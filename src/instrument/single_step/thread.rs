@@ -3,7 +3,7 @@
 use iced_x86::Code;
 use nix::unistd::Pid;
 
-use super::records::{Books, Space};
+use super::records::{RunCounts, Space};
 use crate::instrument::strings::{self, Run};
 use crate::instrument::x86_64::observe::{DIRECTION, State};
 use crate::isa::facts::Dynamic;
@@ -133,7 +133,7 @@ impl Thread {
         &mut self,
         stopped: &Stopped,
         space: &mut Space,
-        books: &mut Books,
+        run_counts: &mut RunCounts,
         sink: &mut Option<Box<dyn AccessSink>>,
     ) -> Result<(), TraceError> {
         if let Some(sink) = sink
@@ -147,13 +147,13 @@ impl Thread {
             return Ok(());
         }
         self.pending = None;
-        let Some(record) = space.record(at, books) else { return Ok(()) };
+        let Some(record) = space.record(at, run_counts) else { return Ok(()) };
         if record.instruction.code() == Code::Xbegin_rel32 || record.instruction.code() == Code::Xbegin_rel16 {
             // As under the translator: aborted at once. A step would continue behind the first instruction of the abort path.
             record.count(self.ordinal, 0);
             let way_out = record.instruction.near_branch_target();
             stopped.set_registers(&Registers { rax: 0, rip: way_out, ..registers })?;
-            return self.prepare(stopped, space, books, sink);
+            return self.prepare(stopped, space, run_counts, sink);
         }
         let mut state = State::new(stopped, &registers);
         let active = state.active_lanes(record.dynamic)?;

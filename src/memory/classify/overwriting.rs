@@ -47,7 +47,7 @@ struct Open {
 
 /// Outcome of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct LineOutcome {
     /// The owner that brought it.
     pub brought_by: Owner,
     /// All of it was written.
@@ -55,16 +55,16 @@ pub struct Told {
 }
 
 impl Open {
-    fn told(&self) -> Option<Told> {
+    fn told(&self) -> Option<LineOutcome> {
         let whole = self.written == Bytes::MAX;
-        (!self.told).then_some(Told { brought_by: self.brought_by, whole })
+        (!self.told).then_some(LineOutcome { brought_by: self.brought_by, whole })
     }
 }
 
 impl Overwriting {
     /// A store by `owner` brings `line`. Returns the outcome of the line that has to make room. A line that is open stays open: a buffer
     /// for non-temporal stores keeps lines that a cache gives up meanwhile because of other lines of their sets.
-    pub fn bring(&mut self, line: Line, owner: Owner) -> Option<Told> {
+    pub fn bring(&mut self, line: Line, owner: Owner) -> Option<LineOutcome> {
         self.use_again(line);
         if let Some(open) = self.open.iter_mut().find(|open| open.line == line) {
             open.others = 0;
@@ -79,7 +79,7 @@ impl Overwriting {
     /// A store finds `line` in a cache. If it had to make room before, it is open again. Returns the outcome of the line that has to make
     /// room now.
     #[inline]
-    pub fn reopen(&mut self, line: Line) -> Option<Told> {
+    pub fn reopen(&mut self, line: Line) -> Option<LineOutcome> {
         if self.closed.is_empty() {
             return None;
         }
@@ -88,7 +88,7 @@ impl Overwriting {
         self.make_room(Open { line, written: 0, brought_by: Owner(0), others: 0, told: true })
     }
 
-    fn make_room(&mut self, open: Open) -> Option<Told> {
+    fn make_room(&mut self, open: Open) -> Option<LineOutcome> {
         let gone = (self.open.len() == OPEN).then(|| self.open.remove(0));
         if let Some(gone) = &gone {
             self.close(gone.line);
@@ -113,7 +113,7 @@ impl Overwriting {
     /// A store by `owner` to these bytes of `line`. Returns the outcome of this line, if it is whole now, or of one that waits too long
     /// for its remaining bytes.
     #[inline]
-    pub fn store(&mut self, line: Line, bytes: Bytes, owner: Owner) -> Option<Told> {
+    pub fn store(&mut self, line: Line, bytes: Bytes, owner: Owner) -> Option<LineOutcome> {
         let (mut whole, mut late) = (None, None);
         for (at, open) in self.open.iter_mut().enumerate() {
             if open.line == line {
@@ -136,7 +136,7 @@ impl Overwriting {
 
     /// A load from `line`; returns the line's outcome.
     #[inline]
-    pub fn load(&mut self, line: Line) -> Option<Told> {
+    pub fn load(&mut self, line: Line) -> Option<LineOutcome> {
         let at = self.open.iter().position(|open| open.line == line)?;
         self.open.remove(at).told()
     }
@@ -154,8 +154,8 @@ mod tests {
     use crate::memory::caches::line::bytes_of_line;
 
     const ONE: Owner = Owner(1);
-    const WHOLE: Option<Told> = Some(Told { brought_by: ONE, whole: true });
-    const PARTLY: Option<Told> = Some(Told { brought_by: ONE, whole: false });
+    const WHOLE: Option<LineOutcome> = Some(LineOutcome { brought_by: ONE, whole: true });
+    const PARTLY: Option<LineOutcome> = Some(LineOutcome { brought_by: ONE, whole: false });
 
     #[test]
     fn a_line_is_whole_when_all_its_bytes_were_written_before_any_was_read() {
@@ -203,7 +203,7 @@ mod tests {
     fn columns_have_too_many_lines_open() {
         let told = |rows: u64| {
             let mut lines = Overwriting::default();
-            let mut all: Vec<Told> = (0..rows).filter_map(|row| lines.bring(Line(row), ONE)).collect();
+            let mut all: Vec<LineOutcome> = (0..rows).filter_map(|row| lines.bring(Line(row), ONE)).collect();
             let stores = (0..8).flat_map(|i| (0..rows).map(move |row| (row, i)));
             all.extend(stores.filter_map(|(row, i)| lines.store(Line(row), bytes_of_line(8 * i, 8), ONE)));
             (all.len(), all.iter().filter(|told| told.whole).count())

@@ -32,7 +32,7 @@ use crate::memory::caches::write_combining::WriteCombiner;
 use crate::memory::classify::compulsory::SeenLines;
 use crate::memory::classify::fully_associative::PartialShadow;
 use crate::memory::classify::overwriting::Overwriting;
-use crate::memory::hierarchy::writebacks::Residencies;
+use crate::memory::hierarchy::writebacks::CacheResidencies;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
 use overwritten::use_again;
@@ -85,7 +85,7 @@ pub struct Hierarchy {
     last: Vec<LastLevel>,
     seen: SeenLines,
     /// Only in a sample of lines.
-    residencies: Option<Residencies>,
+    residencies: Option<CacheResidencies>,
     groups: [u64; GROUPS],
     fills: u64,
     met: u64,
@@ -151,7 +151,7 @@ impl Hierarchy {
             cores: Vec::new(),
             last: Vec::new(),
             seen: SeenLines::new(),
-            residencies: matches!(scope, Scope::OneClass(_)).then(Residencies::default),
+            residencies: matches!(scope, Scope::OneClass(_)).then(CacheResidencies::default),
             groups: [0; GROUPS],
             fills: 0,
             met: 0,
@@ -527,7 +527,7 @@ mod tests {
             let geometry = Geometry { l1, l2, last, policy, l2_inclusive, cores: 2 };
             let mut caches = Hierarchy::new(geometry, PageColoring::SmallPages, Scope::Whole);
             caches.know(whereabouts);
-            caches.residencies = Some(Residencies::default());
+            caches.residencies = Some(CacheResidencies::default());
             caches.add_core(1);
             let owners = [(); 3].map(|()| caches.tallies.add());
             for i in 0..200_000 {

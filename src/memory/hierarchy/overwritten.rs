@@ -4,7 +4,7 @@
 
 use super::{Hierarchy, Outcome, Scope};
 use crate::memory::caches::line::{Bytes, Line, Owner, State};
-use crate::memory::classify::overwriting::Told;
+use crate::memory::classify::overwriting::LineOutcome;
 
 /// The line is used: returns its last writer, if it was only written since it came.
 #[inline]
@@ -55,8 +55,8 @@ impl Hierarchy {
     }
 
     #[inline]
-    fn book_told(&mut self, told: Option<Told>) {
-        if let Some(Told { brought_by, whole }) = told {
+    fn book_told(&mut self, told: Option<LineOutcome>) {
+        if let Some(LineOutcome { brought_by, whole }) = told {
             let tally = self.tallies.of(brought_by);
             tally.told_fills += 1;
             tally.overwritten += u64::from(whole);

@@ -2,7 +2,7 @@
 
 use super::Hierarchy;
 use crate::memory::caches::line::{Line, State};
-use crate::memory::hierarchy::writebacks::Residencies;
+use crate::memory::hierarchy::writebacks::CacheResidencies;
 
 impl Hierarchy {
     /// Ends the run: non-temporal lines and all dirty lines go to memory.
@@ -52,7 +52,7 @@ impl Hierarchy {
 
     /// The second half of the program's start begins.
     pub fn half_time(&mut self) {
-        self.residencies.iter_mut().for_each(Residencies::half_time);
+        self.residencies.iter_mut().for_each(CacheResidencies::half_time);
         self.mark(State::idle);
     }
 
@@ -68,7 +68,7 @@ impl Hierarchy {
     }
 
     /// The stays of lines in the caches, as far as they were followed.
-    pub fn residencies(&mut self) -> Option<&mut Residencies> {
+    pub fn residencies(&mut self) -> Option<&mut CacheResidencies> {
         self.residencies.as_mut()
     }
 }

@@ -35,9 +35,9 @@ const ENOUGH: u64 = 64;
 
 /// All stays in the caches.
 #[derive(Debug, Default)]
-pub struct Residencies {
+pub struct CacheResidencies {
     /// Those that go on, by last level.
-    present: Vec<HashMap<Line, Stay, Mixing>>,
+    present: Vec<HashMap<Line, CacheResidency, Mixing>>,
     /// The latest pause did not turn the last level over: stays that began before it and still go on were never interrupted.
     outlast: bool,
     /// A window measures, or the second half of the start runs: lines that are not idle were used in it.
@@ -49,7 +49,7 @@ pub struct Residencies {
 
 /// A stay that goes on: 8 bytes for each line in the caches.
 #[derive(Debug, Clone, Copy)]
-struct Stay {
+struct CacheResidency {
     /// The owner of its fill; above [`STRATUM_SHIFT`] the fill's stratum, and whether the stay began before the latest pause, or before the
     /// current half of the start ([`OLD`]).
     filler: u32,
@@ -102,13 +102,13 @@ pub struct Written {
     pub scatter: f64,
 }
 
-impl Residencies {
+impl CacheResidencies {
     /// `line` comes from memory to last level `last`, for `filler`.
     pub fn begin(&mut self, last: usize, line: Line, filler: Owner, stratum: Stratum) {
         if self.present.len() <= last {
             self.present.resize_with(last + 1, HashMap::default);
         }
-        if let Some(before) = self.present[last].insert(line, Stay::new(filler, stratum)) {
+        if let Some(before) = self.present[last].insert(line, CacheResidency::new(filler, stratum)) {
             // The line left unnoticed: clean.
             self.end_stay(before, None, true);
         }
@@ -118,8 +118,8 @@ impl Residencies {
     /// line up while a private cache still held it, dirty), it has the scale of the writer's own events.
     pub fn end(&mut self, last: usize, line: Line, state: State, stratum: Stratum) {
         let mut stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
-        stay.iter_mut().filter(|_| self.outlasts(state)).for_each(Stay::outlast);
-        if let Some(stay) = stay.or_else(|| state.writer().map(|filler| Stay::new(filler, stratum))) {
+        stay.iter_mut().filter(|_| self.outlasts(state)).for_each(CacheResidency::outlast);
+        if let Some(stay) = stay.or_else(|| state.writer().map(|filler| CacheResidency::new(filler, stratum))) {
             self.end_stay(stay, state.writer(), !state.is_stale());
         }
     }
@@ -134,7 +134,7 @@ impl Residencies {
         for (last, line, state) in lines {
             if self.outlasts(state) {
                 let stay = self.present.get_mut(last).and_then(|present| present.get_mut(&line));
-                stay.into_iter().for_each(Stay::outlast);
+                stay.into_iter().for_each(CacheResidency::outlast);
             }
         }
         self.grow_old();
@@ -156,7 +156,7 @@ impl Residencies {
         (self.outlast, self.measuring) = (outlast, true);
     }
 
-    fn end_stay(&mut self, stay: Stay, writer: Option<Owner>, followed: bool) {
+    fn end_stay(&mut self, stay: CacheResidency, writer: Option<Owner>, followed: bool) {
         let over = self.over(stay.filler(), Kind { stratum: stay.stratum(), writer, followed });
         over.stays = over.stays.saturating_add(1);
         if stay.weight == UNKNOWN {
@@ -227,17 +227,17 @@ impl Residencies {
     }
 }
 
-impl Stay {
+impl CacheResidency {
     /// A stay that begins with an event of `filler` in this stratum; in windows its weight is set later.
     fn new(filler: Owner, stratum: Stratum) -> Self {
         let weight = if stratum == Stratum::Sample { UNKNOWN } else { 1.0 };
-        Stay { filler: filler.0 | (stratum as u32) << STRATUM_SHIFT, weight }
+        CacheResidency { filler: filler.0 | (stratum as u32) << STRATUM_SHIFT, weight }
     }
 
     /// The line is found still present.
     fn outlast(&mut self) {
         if self.filler & OLD != 0 {
-            *self = Stay { filler: Stay::new(self.filler(), ITSELF).filler, weight: 1.0 };
+            *self = CacheResidency { filler: CacheResidency::new(self.filler(), ITSELF).filler, weight: 1.0 };
         }
     }
 
@@ -318,7 +318,7 @@ mod tests {
     }
 
     /// Windows have a factor of 10, and the fills of `ONE` have an error of 5 %.
-    fn written(stays: Residencies) -> [(f64, f64); 2] {
+    fn written(stays: CacheResidencies) -> [(f64, f64); 2] {
         let stands_for = Stratum::ALL.map(|stratum| if stratum == Stratum::Sample { 10.0 } else { 1.0 });
         let written = stays.written(|filler| KnownFills { stands_for, error: if filler == ONE { 0.05 } else { 0.0 } });
         [ONE, OTHER].map(|owner| written.get(&owner).map_or((0.0, 0.0), |w| (w.lines, w.scatter)))
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_line_is_written_back_as_often_as_it_came() {
-        let mut stays = Residencies::default();
+        let mut stays = CacheResidencies::default();
         lines(0..100).for_each(|line| stays.begin(0, line, ONE, Stratum::Plain));
         lines(100..200).for_each(|line| stays.begin(0, line, ONE, Stratum::Sample));
         // Half of the fills in windows leave before their weight is known, the other half after.
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn last_levels_have_lines_of_their_own_and_others_are_the_writers() {
-        let mut stays = Residencies::default();
+        let mut stays = CacheResidencies::default();
         stays.begin(0, Line(7), ONE, Stratum::Plain);
         stays.begin(1, Line(7), OTHER, Stratum::Plain);
         stays.end(1, Line(7), State::dirty(OTHER), Stratum::Plain);
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_a_pause_hides_is_told_by_stays_that_it_does_not() {
-        let mut stays = Residencies::default();
+        let mut stays = CacheResidencies::default();
         lines(0..200).for_each(|line| stays.begin(0, line, ONE, Stratum::Plain));
         lines(0..50).for_each(|line| stays.end(0, line, State::dirty(OTHER), Stratum::Plain));
         lines(50..100).for_each(|line| stays.end(0, line, State::CLEAN, Stratum::Plain));
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn stays_that_outlast_a_pause_stand_for_themselves() {
         let run = |outlast, state: State| {
-            let mut stays = Residencies::default();
+            let mut stays = CacheResidencies::default();
             lines(0..20).for_each(|line| stays.begin(0, line, ONE, Stratum::Sample));
             stays.pause(std::iter::empty());
             // Met in a warm-up, which has no scale otherwise.
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn kinds_beyond_the_limit_are_the_writers_own() {
-        let mut stays = Residencies::default();
+        let mut stays = CacheResidencies::default();
         for number in 0..MOST_KINDS as u64 + 10 {
             stays.begin(0, Line(number), Owner(number as u32), Stratum::Plain);
             stays.end(0, Line(number), State::dirty(OTHER), Stratum::Plain);

@@ -5,7 +5,7 @@ use crate::profile::gpu::Gpu;
 use crate::profile::number::{percent, seconds, si, significant};
 
 use super::class::{Verdict, empty};
-use super::occupancy::{Limit, Residence};
+use super::occupancy::{LaunchOccupancy, Limit};
 use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
@@ -196,8 +196,8 @@ fn launch(case: &Case<'_>) -> String {
 
 fn latency(case: &Case<'_>) -> String {
     let shape = case.kernel.shapes.first();
-    let residence = shape.zip(case.gpu).and_then(|(shape, gpu)| Residence::of(shape, gpu));
-    let (Some(shape), Some(r), Some(gpu)) = (shape, residence, case.gpu) else {
+    let occupancy = shape.zip(case.gpu).and_then(|(shape, gpu)| LaunchOccupancy::of(shape, gpu));
+    let (Some(shape), Some(r), Some(gpu)) = (shape, occupancy, case.gpu) else {
         return "Too few of its instructions are under way at once: give each thread independent work.".into();
     };
     let empty = empty(case.kernel, gpu);
@@ -246,7 +246,7 @@ fn unknown(case: &Case<'_>) -> String {
 
 fn tail(case: &Case<'_>, saved_s: f64) -> Option<Advice> {
     let shape = case.kernel.shapes.first()?;
-    let waves = Residence::of(shape, case.gpu?)?.waves;
+    let waves = LaunchOccupancy::of(shape, case.gpu?)?.waves;
     let text = format!(
         "Its {} make {} waves, the last of which is not full: choose blocks that fill whole waves, or fewer blocks that loop over \
          the work.",

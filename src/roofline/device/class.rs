@@ -14,7 +14,7 @@ use crate::profile::device::{Device, Kernel, Term};
 use crate::profile::gpu::Gpu;
 use crate::roofline::class::EXPLAINED;
 
-use super::occupancy::Residence;
+use super::occupancy::LaunchOccupancy;
 use super::terms::{self, CHAIN, ISSUE, LAUNCH};
 
 /// Launches of less than this many seconds on the mean are short: a launch takes the host 3 to 4 µs.
@@ -47,9 +47,9 @@ pub fn verdict(kernel: &Kernel, terms: &[Term], gpu: Option<&Gpu>, is_launch_bou
     }
     let larger = |a: &&Term, b: &&Term| a.seconds.total_cmp(&b.seconds);
     let binding = [work, named(ISSUE)].into_iter().flatten().max_by(larger).cloned();
-    let residence = gpu.zip(kernel.shapes.first()).and_then(|(gpu, shape)| Residence::of(shape, gpu));
+    let occupancy = gpu.zip(kernel.shapes.first()).and_then(|(gpu, shape)| LaunchOccupancy::of(shape, gpu));
     let is_thin = match kernel.counts {
-        Some(_) => residence.is_some_and(|r| r.fill() < LOW_FILL || r.waves < 1.0),
+        Some(_) => occupancy.is_some_and(|r| r.fill() < LOW_FILL || r.waves < 1.0),
         None => gpu.is_some_and(|gpu| empty(kernel, gpu) > MOSTLY_EMPTY),
     };
     let class = match (is_short(kernel) && is_launch_bound, is_thin) {

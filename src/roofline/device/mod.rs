@@ -26,7 +26,7 @@ use crate::profile::gpu::Gpu;
 use crate::profile::run::Warning;
 
 use super::REFUTED;
-use occupancy::Residence;
+use occupancy::LaunchOccupancy;
 
 /// Fills in the analysis of all kernels and the findings, replacing any earlier ones. Without an entry in `gpus` a device has
 /// times, but no terms and no occupancy.
@@ -38,9 +38,9 @@ pub fn analyse(devices: &mut Devices, gpus: &[Gpu]) {
     for kernel in &mut devices.kernels {
         let gpu = of(kernel.device);
         for shape in &mut kernel.shapes {
-            let residence = gpu.and_then(|gpu| Residence::of(shape, gpu));
-            shape.occupancy = residence.map(|r| r.occupancy);
-            shape.waves = residence.map(|r| r.waves);
+            let occupancy = gpu.and_then(|gpu| LaunchOccupancy::of(shape, gpu));
+            shape.occupancy = occupancy.map(|r| r.occupancy);
+            shape.waves = occupancy.map(|r| r.waves);
         }
         let analysis = of_kernel(kernel, gpu, late.contains(&kernel.device), devices.uncounted.as_ref());
         devices.warnings.extend(refutations(kernel, &analysis));

@@ -31,7 +31,7 @@ pub enum Limit {
 
 /// How a launch shape fills a GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Residence {
+pub struct LaunchOccupancy {
     /// Blocks on a multiprocessor at once.
     pub blocks: u32,
     /// The limit that is reached first.
@@ -42,9 +42,9 @@ pub struct Residence {
     pub waves: f64,
 }
 
-impl Residence {
+impl LaunchOccupancy {
     /// Of `shape` on `gpu`; `None` where figures of the GPU are missing or the shape fits no multiprocessor.
-    pub fn of(shape: &Shape, gpu: &Gpu) -> Option<Residence> {
+    pub fn of(shape: &Shape, gpu: &Gpu) -> Option<LaunchOccupancy> {
         let threads: u32 = shape.block.iter().try_fold(1u32, |product, n| product.checked_mul(*n))?;
         let warps = threads.div_ceil(WARP);
         let most_warps = gpu.threads_per_multiprocessor / WARP;
@@ -59,7 +59,7 @@ impl Residence {
         ];
         let (blocks, limit) = limits.into_iter().min_by_key(|(blocks, _)| *blocks)?;
         let grid: f64 = shape.grid.iter().map(|n| f64::from(*n)).product();
-        (blocks > 0 && grid > 0.0).then(|| Residence {
+        (blocks > 0 && grid > 0.0).then(|| LaunchOccupancy {
             blocks,
             limit,
             occupancy: f64::from(blocks * warps) / f64::from(most_warps),
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
     use crate::roofline::device::example::h200;
 
-    fn of(grid: u32, block: u32, registers: u32, shared: u32) -> Residence {
+    fn of(grid: u32, block: u32, registers: u32, shared: u32) -> LaunchOccupancy {
         let shape = Shape { grid: [grid, 1, 1], block: [block, 1, 1], registers, shared, ..Shape::default() };
-        Residence::of(&shape, &h200()).unwrap()
+        LaunchOccupancy::of(&shape, &h200()).unwrap()
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_shape_that_cannot_run_or_an_unknown_gpu_has_none() {
         let shape = Shape { grid: [1, 1, 1], block: [1024, 1, 1], registers: 255, ..Shape::default() };
-        assert_eq!(Residence::of(&shape, &h200()), None);
-        assert_eq!(Residence::of(&Shape { registers: 16, ..shape }, &Gpu::default()), None);
+        assert_eq!(LaunchOccupancy::of(&shape, &h200()), None);
+        assert_eq!(LaunchOccupancy::of(&Shape { registers: 16, ..shape }, &Gpu::default()), None);
     }
 }

@@ -4,7 +4,7 @@ use crate::profile::device::{Kernel, Term};
 use crate::profile::gpu::Gpu;
 
 use super::class::{self, Verdict};
-use super::occupancy::Residence;
+use super::occupancy::LaunchOccupancy;
 use super::terms::{self, LAUNCH};
 
 /// Savings below this share of the kernel's time are left out.
@@ -25,7 +25,7 @@ pub fn of_class(kernel: &Kernel, terms: &[Term], verdict: &Verdict, gpu: Option<
 
 /// Without the part of the last waves in which multiprocessors have nothing to do, but no more than the binding ceiling leaves.
 pub fn of_tail(kernel: &Kernel, verdict: &Verdict, gpu: Option<&Gpu>) -> Option<f64> {
-    let wasted = |shape| Residence::of(shape, gpu?).map(|r| r.tail() * shape.seconds);
+    let wasted = |shape| LaunchOccupancy::of(shape, gpu?).map(|r| r.tail() * shape.seconds);
     let wasted: f64 = kernel.shapes.iter().filter_map(wasted).sum();
     let explained = verdict.binding.as_ref().map_or(0.0, |term| term.seconds);
     worth(kernel, wasted.min(kernel.seconds - explained))

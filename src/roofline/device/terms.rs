@@ -14,7 +14,7 @@
 use crate::profile::device::{Counts, Kernel, TensorWork, Term};
 use crate::profile::gpu::Gpu;
 
-use super::occupancy::{Residence, SCHEDULERS};
+use super::occupancy::{LaunchOccupancy, SCHEDULERS};
 
 /// Id of the derived ceiling of warp instructions.
 pub const ISSUE: &str = "gpu.issue";
@@ -113,8 +113,8 @@ fn issue(counts: &Counts, gpu: &Gpu) -> Option<Term> {
 /// FP32 work at the rate of one dependent chain in each resident warp. That is no lower bound: a kernel with more chains is
 /// faster, and then has no such term.
 fn chain(kernel: &Kernel, counts: &Counts, gpu: &Gpu) -> Option<Term> {
-    let residence = Residence::of(kernel.shapes.first()?, gpu)?;
-    let warps = residence.fill() * f64::from(gpu.threads_per_multiprocessor / super::occupancy::WARP);
+    let occupancy = LaunchOccupancy::of(kernel.shapes.first()?, gpu)?;
+    let warps = occupancy.fill() * f64::from(gpu.threads_per_multiprocessor / super::occupancy::WARP);
     let rate = gpu.sweep(CHAIN)?.at(warps)?;
     // Below one point of the curve the rate falls with the warps.
     let least = gpu.sweep(CHAIN)?.points.first()?.0;

@@ -107,8 +107,8 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
                     continue;
                 }
                 for &SizeClass(_, calls, bytes) in classes() {
-                    let is_taken_over = kind == Kind::Send && !nonblocking && blocking != "Ssend";
-                    if is_taken_over && bytes < calls * pair.rendezvous_bytes.unwrap_or(LONG) {
+                    let is_eager = kind == Kind::Send && !nonblocking && blocking != "Ssend";
+                    if is_eager && bytes < calls * pair.rendezvous_bytes.unwrap_or(LONG) {
                         continue;
                     }
                     add(&mut all, curve_of(pair, kind), calls as f64, bytes as f64, share)?;

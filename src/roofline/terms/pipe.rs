@@ -72,7 +72,7 @@ fn from_flops_alone(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> O
     };
     trace.lacks("operation mix not counted: the roof is assumed");
     let mut single = flops.sp;
-    if flops.untold.precision {
+    if flops.missing_parts.precision {
         trace.lacks("precisions are not separated: the roof of single precision is assumed");
         single = flops.total;
     }

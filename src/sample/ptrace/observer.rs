@@ -26,7 +26,7 @@ use crate::tracee::wait::{Event, Stop};
 use super::loan::{Loan, Loans};
 use super::pace::Pace;
 use super::tracees::{Asked, Origin, Tracees};
-use super::tracer_cpu::Seat;
+use super::tracer_cpu::TracerCpus;
 use super::wait::{Waited, wait};
 use crate::sample::context::Context;
 use crate::sample::thread_files::Activity;
@@ -54,7 +54,7 @@ pub(super) struct Observer {
     open_tick: Option<Tick>,
     next_tick_ns: u64,
     ended: Option<Reaped>,
-    seat: Seat,
+    tracer_cpus: TracerCpus,
     /// CPU seconds of the first process before it executed the program.
     before_exec_s: f64,
 }
@@ -86,7 +86,7 @@ impl Observer {
             pace,
             open_tick: None,
             ended: None,
-            seat: Seat::new(),
+            tracer_cpus: TracerCpus::new(),
             before_exec_s: read_cpu_seconds(first).unwrap_or(0.0),
         }
     }
@@ -200,8 +200,8 @@ impl Observer {
         let Some(tick) = self.open_tick.take_if(|t| t.awaited == 0) else { return };
         let own_s = own_cpu_time().as_secs_f64() - tick.started_cpu_s;
         // With a CPU to spare only the stops cost the program time.
-        let cost_s = tick.stopped_s + if tick.asked >= self.seat.cpus { own_s } else { 0.0 };
-        self.seat.change(tick.displaced);
+        let cost_s = tick.stopped_s + if tick.asked >= self.tracer_cpus.cpus { own_s } else { 0.0 };
+        self.tracer_cpus.change(tick.displaced);
         if tick.asked > 0 {
             self.pace.paid(cost_s, tick.asked);
         }
@@ -305,7 +305,7 @@ impl Observer {
         let queued_ns = tracee.files().queued_ns();
         let on_cpu = asked.was_on_cpu(now, queued_ns);
         let late_ns = asked.at_ns.saturating_sub(asked.due_ns);
-        let displaced = on_cpu && self.seat.displaced(late_ns, asked.waited_ns(queued_ns));
+        let displaced = on_cpu && self.tracer_cpus.displaced(late_ns, asked.waited_ns(queued_ns));
         if let Some(tick) = &mut self.open_tick {
             tick.displaced |= displaced;
         }

@@ -24,16 +24,16 @@ pub(super) fn be_quick() {
 
 /// The CPUs that the tracing thread may use.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seat: affinity::Seat,
+pub(super) struct TracerCpus {
+    pin: affinity::CpuPin,
     pub cpus: usize,
 }
 
-impl Seat {
+impl TracerCpus {
     /// As the thread is now.
-    pub fn new() -> Seat {
-        let seat = affinity::Seat::new();
-        Seat { cpus: seat.cpus(), seat }
+    pub fn new() -> TracerCpus {
+        let pin = affinity::CpuPin::new();
+        TracerCpus { cpus: pin.cpus(), pin }
     }
 
     /// Whether a thread waited for us during a tick that came `late_ns` after it was due: it cannot be sampled fairly.
@@ -44,8 +44,8 @@ impl Seat {
     /// Goes to another CPU than this one if a thread was displaced, else wherever the scheduler likes.
     pub fn change(&mut self, displaced: bool) {
         match current_cpu().filter(|_| displaced) {
-            Some(here) => self.seat.leave(here),
-            None => self.seat.anywhere(),
+            Some(here) => self.pin.leave(here),
+            None => self.pin.anywhere(),
         }
     }
 }
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn only_a_late_tick_that_somebody_waited_for_displaces() {
-        let seat = Seat::new();
-        let more = seat.cpus > 1;
-        assert_eq!(seat.displaced(LATE_NS + 1, 1), more);
-        assert!(!seat.displaced(LATE_NS, 1) && !seat.displaced(LATE_NS + 1, 0));
+        let tracer_cpus = TracerCpus::new();
+        let more = tracer_cpus.cpus > 1;
+        assert_eq!(tracer_cpus.displaced(LATE_NS + 1, 1), more);
+        assert!(!tracer_cpus.displaced(LATE_NS, 1) && !tracer_cpus.displaced(LATE_NS + 1, 0));
     }
 }

@@ -50,7 +50,7 @@ impl Call {
             Act::Begin(name) => Mark::Begin(api, self.name(name, read)),
             Act::End(name) => Mark::End(api, self.name(name, read)),
             Act::EndLatest => Mark::EndLatest(api),
-            Act::Told => match first as u32 {
+            Act::Mark => match first as u32 {
                 0 => Mark::Begin(api, string(second, read)),
                 1 => Mark::End(api, string(second, read)),
                 2 => Mark::Work { unit: string(second, read), amount: f64::from_bits(third) },

@@ -20,7 +20,7 @@ pub enum Act {
     /// The latest region of this interface ends.
     EndLatest,
     /// `rprof_mark`: the first argument gives the effect.
-    Told,
+    Mark,
 }
 
 /// The place of the region's name in a call. Arguments count from 0.
@@ -45,7 +45,7 @@ pub struct Marker {
 
 /// All of them, by symbol.
 const MARKERS: [(&str, Api, Act); 10] = [
-    ("rprof_mark", Api::Rprof, Act::Told),
+    ("rprof_mark", Api::Rprof, Act::Mark),
     ("likwid_markerStartRegion", Api::Likwid, Act::Begin(Name::At(0))),
     ("likwid_markerStopRegion", Api::Likwid, Act::End(Name::At(0))),
     ("__itt_task_begin", Api::Itt, Act::Begin(Name::Behind(3))),

@@ -13,7 +13,7 @@ use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::sampling::recording::{Recording, Told};
+use crate::instrument::translator::sampling::recording::{LastReport, Recording};
 
 impl CodeCache {
     /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
@@ -72,5 +72,5 @@ pub fn report_deltas(recording: &mut Recording, processes: &HashMap<Pid, Process
         }
     }
     drain.report_deltas();
-    recording.told = Told::since(begin);
+    recording.told = LastReport::since(begin);
 }

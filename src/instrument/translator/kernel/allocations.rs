@@ -26,11 +26,11 @@ type Tables = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
 
 /// Unwind tables of the program's files.
 #[derive(Default)]
-pub struct Askers {
+pub struct AllocationCallers {
     images: HashMap<String, Option<Arc<Image>>>,
 }
 
-impl Askers {
+impl AllocationCallers {
     /// The calls on the stack of a thread of `process` at `ip`, innermost first.
     pub(crate) fn frames(&mut self, process: &Process, ip: Address, registers: &Registers) -> Vec<CodeRef> {
         let tables = self.tables(process);

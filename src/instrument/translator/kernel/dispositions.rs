@@ -65,7 +65,7 @@ impl Dispositions {
 
 /// The effect of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum SignalEffect {
     /// Its default action.
     Default,
     /// Nothing.

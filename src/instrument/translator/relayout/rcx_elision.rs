@@ -13,7 +13,7 @@ use crate::instrument::x86_64::rewrite::Use;
 const BLOCKS: usize = 8;
 
 /// The use of RCX in a block.
-enum Fate {
+enum RcxUse {
     /// The block, or code that follows it, needs it.
     Needed,
     /// It is overwritten, or saved again.
@@ -22,21 +22,21 @@ enum Fate {
     Untouched,
 }
 
-fn fate(block: &Decoded, factory: &mut InstructionInfoFactory) -> Fate {
+fn fate(block: &Decoded, factory: &mut InstructionInfoFactory) -> RcxUse {
     if block.repeats() || block.steps.iter().any(|s| is_dynamic(&s.instruction)) {
-        return Fate::Needed;
+        return RcxUse::Needed;
     }
     for i in 0..block.steps.len() {
         match use_in(block, i, factory) {
             Use::None => {}
-            Use::Overwrites => return Fate::Spared,
-            Use::Reads => return Fate::Needed,
+            Use::Overwrites => return RcxUse::Spared,
+            Use::Reads => return RcxUse::Needed,
         }
     }
     match block.end {
-        Terminator::Return(_) | Terminator::JumpIndirect | Terminator::CallIndirect => Fate::Spared,
-        Terminator::Next | Terminator::Jump(_) | Terminator::Branch(..) => Fate::Untouched,
-        _ => Fate::Needed,
+        Terminator::Return(_) | Terminator::JumpIndirect | Terminator::CallIndirect => RcxUse::Spared,
+        Terminator::Next | Terminator::Jump(_) | Terminator::Branch(..) => RcxUse::Untouched,
+        _ => RcxUse::Needed,
     }
 }
 
@@ -45,10 +45,10 @@ pub(crate) fn pays(source: &mut Source<'_>, factory: &mut InstructionInfoFactory
     for placed in chain.iter().take(BLOCKS) {
         let Some(block) = source.block(placed.at) else { return false };
         match fate(&block, factory) {
-            Fate::Needed => return false,
-            Fate::Spared => return true,
-            Fate::Untouched if !placed.next_flows => return false,
-            Fate::Untouched => {}
+            RcxUse::Needed => return false,
+            RcxUse::Spared => return true,
+            RcxUse::Untouched if !placed.next_flows => return false,
+            RcxUse::Untouched => {}
         }
     }
     false

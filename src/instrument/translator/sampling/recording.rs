@@ -19,12 +19,12 @@ const MOST_SHARE: u32 = 20;
 
 /// Time and duration of the last report.
 #[derive(Debug)]
-pub struct Told {
+pub struct LastReport {
     at: Instant,
     took: Duration,
 }
 
-impl Told {
+impl LastReport {
     /// Whether another report at `now` would take too much of the tracer's time.
     pub fn is_too_soon(&self, now: Instant) -> bool {
         now - self.at < self.took * MOST_SHARE
@@ -32,13 +32,13 @@ impl Told {
 
     /// A report that began at `begin` has just ended.
     pub fn since(begin: Instant) -> Self {
-        Told { at: Instant::now(), took: begin.elapsed() }
+        LastReport { at: Instant::now(), took: begin.elapsed() }
     }
 }
 
-impl Default for Told {
+impl Default for LastReport {
     fn default() -> Self {
-        Told { at: Instant::now(), took: Duration::ZERO }
+        LastReport { at: Instant::now(), took: Duration::ZERO }
     }
 }
 
@@ -53,14 +53,14 @@ pub struct Recording {
     /// The windows in which addresses are recorded.
     pub windows: Windows,
     /// Time of the last report of executions to the access sink.
-    pub told: Told,
+    pub told: LastReport,
 }
 
 impl Recording {
     /// With these sinks. `visits`: windows are needed without them, too.
     pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), visits: bool) -> Self {
         let windows = Windows::new(drain.is_some() || bursts.is_some() || visits);
-        Recording { drain, bursts, pace: Pace::new(), windows, told: Told::default() }
+        Recording { drain, bursts, pace: Pace::new(), windows, told: LastReport::default() }
     }
 
     /// The version that threads should be in.

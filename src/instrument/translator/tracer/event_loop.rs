@@ -156,7 +156,7 @@ impl Run {
 
     /// Stops polling, and sleeps until a thread stops or a timer wakes rprof.
     fn sleep(&mut self) -> Result<Slept, CountError> {
-        self.polling.seat.anywhere();
+        self.polling.pin.anywhere();
         self.polling.patience.ended(Instant::now());
         self.set_polling(false);
         // Answers threads that asked before they could see that polling ended; later ones trap.
@@ -181,7 +181,7 @@ impl Run {
         if self.polling.is_on
             && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
         {
-            self.polling.seat.leave(cpu);
+            self.polling.pin.leave(cpu);
         }
         self.polling.patience.missed(Instant::now());
     }

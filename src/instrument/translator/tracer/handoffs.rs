@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::tracer::workers::{Handoff, Workers};
-use crate::tracee::affinity::Seat;
+use crate::tracee::affinity::CpuPin;
 use crate::tracee::wait::Event;
 
 /// Another code cache that got a request within this time is likely to get the next one before this answer is complete.
@@ -30,8 +30,8 @@ pub struct Handoffs {
 impl Handoffs {
     /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
     /// [`Translator`](crate::instrument::Translator) for `before`.
-    pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
-        let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
+    pub fn new(pin: &CpuPin, before: Option<fn()>) -> Self {
+        let workers = Workers::new((pin.cpus() - 1).clamp(1, MOST), before);
         Handoffs { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
     }
 

@@ -6,7 +6,7 @@
 
 use nix::unistd::Pid;
 
-use crate::instrument::translator::kernel::dispositions::Fate;
+use crate::instrument::translator::kernel::dispositions::SignalEffect;
 use crate::instrument::translator::kernel::signal_bits::{SI_KERNEL, bit};
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::tracee::proc_status::read_status;
@@ -49,7 +49,7 @@ impl Run {
     /// Whether the first thread of process `group` would handle `signal`.
     fn takes(&mut self, group: Pid, signal: i32) -> Result<bool, RunError> {
         // A first thread that has ended has no entry.
-        if !self.threads.contains_key(&group) || self.fate(group, signal)? != Fate::Caught {
+        if !self.threads.contains_key(&group) || self.fate(group, signal)? != SignalEffect::Caught {
             return Ok(false);
         }
         Ok(read_status(group).is_ok_and(|status| status.blocked & bit(signal) == 0))

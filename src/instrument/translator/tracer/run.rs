@@ -14,7 +14,7 @@ use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::regions::NoRegion;
-use crate::instrument::translator::kernel::allocations::Askers;
+use crate::instrument::translator::kernel::allocations::AllocationCallers;
 use crate::instrument::translator::kernel::group::Group;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::program::process::Process;
@@ -28,7 +28,7 @@ use crate::instrument::translator::tracer::polling::Polling;
 use crate::instrument::translator::tracer::uncounted::Uncounted;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::profile::run::Warning;
-use crate::tracee::affinity::Seat;
+use crate::tracee::affinity::CpuPin;
 use crate::tracee::remote::RemoteError;
 use crate::tracee::thread::{Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop};
@@ -112,7 +112,7 @@ pub(crate) struct Run {
     /// The recording of addresses and bursts.
     pub recording: Recording,
     /// Finds the callers that allocate memory.
-    pub askers: Askers,
+    pub askers: AllocationCallers,
     /// The marked regions that threads are in.
     pub marks: Marks,
     /// Calls of MPI and BLAS.
@@ -144,7 +144,7 @@ impl Run {
         before_handoff: Option<fn()>,
         visits: bool,
     ) -> Self {
-        let seat = Seat::new();
+        let pin = CpuPin::new();
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -158,18 +158,18 @@ impl Run {
             first,
             uncounted: Uncounted::default(),
             family_cpu_s: None,
-            askers: Askers::default(),
+            askers: AllocationCallers::default(),
             marks: Marks::default(),
             calls: CallRecorder::default(),
             recording: Recording::new(sinks, visits),
             finished: VecDeque::new(),
             wall_s: 0.0,
             looks: HotnessPoll::new(placing),
-            handoffs: Handoffs::new(&seat, before_handoff),
+            handoffs: Handoffs::new(&pin, before_handoff),
             visits,
             waited: Duration::ZERO,
             stuck: HashMap::new(),
-            polling: Polling::new(seat),
+            polling: Polling::new(pin),
         }
     }
 

@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, Fate};
+use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, SignalEffect};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::system_calls::succeeded;
@@ -16,21 +16,21 @@ use crate::tracee::thread::{Registers, Stopped};
 
 impl Run {
     /// The effect that the program has set for `signal`.
-    pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<Fate, RunError> {
+    pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<SignalEffect, RunError> {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
         let kept = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
         if let Some(action) = kept {
             return Ok(match action {
-                a if a.is_default() => Fate::Default,
-                a if a.is_ignored() => Fate::Ignored,
-                _ => Fate::Caught,
+                a if a.is_default() => SignalEffect::Default,
+                a if a.is_ignored() => SignalEffect::Ignored,
+                _ => SignalEffect::Caught,
             });
         }
         let status = read_status(tid).map_err(|_| RunError::Gone)?;
         Ok(match bit(signal) {
-            b if status.caught & b != 0 => Fate::Caught,
-            b if status.ignored & b != 0 => Fate::Ignored,
-            _ => Fate::Default,
+            b if status.caught & b != 0 => SignalEffect::Caught,
+            b if status.ignored & b != 0 => SignalEffect::Ignored,
+            _ => SignalEffect::Default,
         })
     }
 

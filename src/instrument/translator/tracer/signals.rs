@@ -6,7 +6,7 @@
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::crash::note_crash;
-use crate::instrument::translator::kernel::dispositions::Fate;
+use crate::instrument::translator::kernel::dispositions::SignalEffect;
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault, restore, settle_sum, uncount};
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::tracer::run::{Run, RunError};
@@ -137,8 +137,8 @@ impl Run {
         let fate = self.fate(tid, signal)?;
         let mut registers = stopped.registers()?;
         // A core dump and the crash report need the program's state, too.
-        let dumps = fate == Fate::Default && dumps_core(signal);
-        if fate != Fate::Caught && !dumps {
+        let dumps = fate == SignalEffect::Default && dumps_core(signal);
+        if fate != SignalEffect::Caught && !dumps {
             stopped.resume_raw(self.mode_of(tid), signal)?;
             self.send_deferred(tid);
             return Ok(());

@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_millis(4);
 
 /// See above.
 #[derive(Debug)]
-pub struct Patience {
+pub struct SpinBudget {
     now: Duration,
     /// There were requests since polling began.
     paid: bool,
@@ -18,14 +18,14 @@ pub struct Patience {
     ended: Option<Instant>,
 }
 
-impl Default for Patience {
+impl Default for SpinBudget {
     /// A program that begins asks often.
     fn default() -> Self {
-        Patience { now: LONGEST, paid: false, ended: None }
+        SpinBudget { now: LONGEST, paid: false, ended: None }
     }
 }
 
-impl Patience {
+impl SpinBudget {
     /// How long polling continues without a request.
     pub fn get(&self) -> Duration {
         self.now
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn polling_in_vain_is_shortened_and_what_it_missed_lengthens_it() {
         let at = Instant::now();
-        let mut patience = Patience::default();
+        let mut patience = SpinBudget::default();
         assert_eq!(patience.get(), LONGEST);
         (0..10).for_each(|_| patience.ended(at));
         assert_eq!(patience.get(), SHORTEST);
