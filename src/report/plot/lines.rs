@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::Group;
 
+use super::axes::Axes;
 use super::layout::{Area, Taken, text_width};
 use super::page;
 use super::scale::LogScale;
@@ -29,8 +30,33 @@ pub struct Slope {
     pub class: &'static str,
 }
 
-/// The in-core ceilings of `precision` (`dp`, `sp`) with most threads: the ladder of A.1.3 and the highest mix above it.
-pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
+/// The in-core ceilings of `axes` with most threads.
+pub fn ceilings(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
+    match axes {
+        Axes::Dp | Axes::Sp => of_flops(machine, axes),
+        Axes::Instructions => of_instructions(machine),
+    }
+}
+
+/// The issue width, and the rates of programs whose instructions are all of one kind.
+fn of_instructions(machine: &Machine) -> Vec<Ceiling> {
+    let kinds = [
+        ("l1.access.store.int", "stores alone", "rf-ceiling"),
+        ("l1.access.load.int", "loads alone", "rf-ceiling"),
+        ("int.alu.scalar", "integer arithmetic alone", "rf-ceiling"),
+        ("issue", "issue width: the roof", "rf-roof"),
+    ];
+    let found = kinds.into_iter().filter_map(|(id, meaning, class)| {
+        let value = most_threads(machine, id)?;
+        Some(Ceiling { id: id.into(), label: format!("{meaning}, {}", si(value, "instr/s")), value, class })
+    });
+    let mut all: Vec<Ceiling> = found.collect();
+    all.sort_by(|a, b| a.value.total_cmp(&b.value));
+    all
+}
+
+/// The ladder of A.1.3 and the highest mix above it.
+fn of_flops(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
     let kinds = [
         ("tlp", "one chain of scalar adds (TLP only)", "rf-ceiling"),
         ("ilp", "+ ILP: independent scalar adds", "rf-ceiling"),
@@ -39,7 +65,7 @@ pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
         ("peak", "any mix", "rf-beyond"),
     ];
     let found = kinds.into_iter().filter_map(|(name, meaning, class)| {
-        let id = format!("{precision}.{name}");
+        let id = format!("{}.{name}", axes.name());
         let value = most_threads(machine, &id)?;
         Some(Ceiling { id, label: format!("{meaning}, {}", si(value, "FLOP/s")), value, class })
     });

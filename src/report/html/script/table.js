@@ -47,7 +47,7 @@ const tableRow = (i) => {
   for (const [key, , cell] of COLUMNS.slice(1)) {
     if (key === 'roof' && !chosenRoof()) continue;
     const text = cell(i), words = key === 'held' || key === 'by';
-    const td = text === null ? element('td', '–', 'absent') : element('td', text, words ? 'words' : '');
+    const td = text === null ? element('td', '–', words ? 'absent words' : 'absent') : element('td', text, words ? 'words' : '');
     if (key === 'at' && D.built[i]) td.append(element('span', [' \u2713', ' \u2717'][D.built[i] - 1], 'place'));
     td.dataset.key = key;
     row.append(td);

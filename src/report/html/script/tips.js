@@ -15,10 +15,12 @@ const CELLS = {
   roof: (i) => [`${percent(ofRoof(i)) ?? 'not measured'} of ${state.roof}`],
 };
 CELLS.by = CELLS.saves;
-const ofFunction = (i) => [D.name[i], ...['time', 'share', 'rate', 'oi', 'held', 'at'].flatMap((key) => CELLS[key](i))];
-const ofRing = (i, level) => [D.name[i], `${digits(D[level][i])} ${unit(i)}/B at ${level.toUpperCase()} (${level === 'l1' ? sourceOf('src_ops', i) : sourceOf('src_bytes', i)})`];
+const ofFunction = (i) => [D.name[i], ...['time', 'share', 'rate', 'oi', 'held', 'at'].flatMap((key) => CELLS[key](i)), inInstructions(i)];
+const inInstructions = (i) => counted() === 'instr' && drawnRate(i) !== null
+  && `drawn: ${si(drawnRate(i), 'instr/s')}` + (intensity(i) === null ? '' : `, ${digits(drawn(i, intensity(i)))} instr/B`);
+const ofRing = (i, level) => [D.name[i], `${digits(drawn(i, D[level][i]))} ${counted()}/B at ${level.toUpperCase()} (${level === 'l1' ? sourceOf('src_ops', i) : sourceOf('src_bytes', i)})`];
 const ofRoofLine = (id) => {
-  const r = D.roofs.find((roof) => roof.id === id), u = r.level ? 'B/s' : 'FLOP/s';
+  const r = D.roofs.find((roof) => roof.id === id), u = r.level ? 'B/s' : counted() + '/s';
   const interval = r.spread === null ? 'interval: not known' : `interval: ${si(r.value * (1 - r.spread), u)} to ${si(r.value * (1 + r.spread), u)}`;
   return [r.label, `${r.id}: ${si(r.value, u)}, ${r.how}, ${r.quality}, ${r.threads} threads`, interval, 'click: compare all functions with it'];
 };
