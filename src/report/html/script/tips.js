@@ -11,7 +11,7 @@ const CELLS = {
   rate: (i) => [`rate: ${si(D.rate[i], unit(i) + '/s') ?? 'not measured'}`, from('operations', 'src_ops', i), from('time', 'src_time', i)],
   oi: (i) => [`intensity: ${intensity(i) === null ? 'not measured' : digits(intensity(i)) + ' ' + unit(i) + '/B'}`, from('operations', 'src_ops', i), from('bytes', 'src_bytes', i)],
   held: (i) => [`held by: ${cls(i)}`, D.low[i] ? 'low confidence' : ''],
-  at: (i) => [`${D.least[i] ? 'at least ' : ''}${percent(D.at[i]) ?? 'not measured'} of its own bound`, 'computed: least time of the binding term / measured time'],
+  at: (i) => [`${D.least[i] ? 'at least ' : ''}${percent(D.at[i]) ?? 'not measured'} of its own bound`, 'computed: least time of the binding term / measured time', D.at[i] >= 1.005 && 'above 100 %: the ceiling (noise, a slower clock), the time or the bytes are off by that much'],
   roof: (i) => [`${percent(ofRoof(i)) ?? 'not measured'} of ${state.roof}`],
 };
 CELLS.by = CELLS.saves;
