@@ -53,16 +53,25 @@ const drawAxes = (x, y) => {
   axes.dataset.y = `${y0} ${y1} ${BOTTOM} ${TOP}`;
 };
 
-// A ceiling from the fastest slope to the right edge; a slope up to the highest ceiling. Each is a button with a wide invisible line.
-const drawRoof = (roof, x, y, taken) => {
+// A ceiling goes from the fastest slope to the right edge, a slope up to the highest ceiling: intensities and rates of both ends; null outside.
+const endsOf = (roof) => {
   const [x0, x1, y0, y1] = view(), flat = !roof.level, of = roofs();
   const fastest = Math.max(0, ...of.filter((r) => r.level).map((r) => r.value));
   const highest = Math.max(0, ...of.filter((r) => !r.level).map((r) => r.value)) || y1;
   const from = flat ? (fastest ? Math.max(roof.value / fastest, x0) : x0) : Math.max(x0, y0 / roof.value);
   const to = flat ? x1 : Math.min(highest / roof.value, x1);
   const rate = (oi) => flat ? roof.value : oi * roof.value;
-  if (to <= from || rate(to) < y0 || rate(from) > y1) return null;
-  const a = [x(from), y(rate(from))], b = [x(to), y(rate(to))];
+  return to <= from || rate(to) < y0 || rate(from) > y1 ? null : { from, to, rate };
+};
+const lineOf = (roof, x, y) => {
+  const ends = endsOf(roof);
+  return ends && [ends.from, ends.to].map((oi) => [x(oi), y(ends.rate(oi))]);
+};
+// Each is a button with a wide invisible line.
+const drawRoof = (roof, x, y, taken) => {
+  const found = endsOf(roof), flat = !roof.level, of = roofs();
+  if (!found) return null;
+  const { from, to, rate } = found, [a, b] = lineOf(roof, x, y);
   const ends = { x1: a[0], y1: a[1], x2: b[0], y2: b[1] };
   // A slope is bold up to the roof, thin on to the highest mix.
   const bold = of.find((r) => r.class === 'rf-roof'), knee = flat || !bold ? to : Math.min(Math.max(bold.value / roof.value, from), to);
@@ -82,9 +91,11 @@ const drawRoof = (roof, x, y, taken) => {
       for (let end = RIGHT - 8; end - width > a[0]; end -= 30) places.push({ x: end - width, y: a[1] + below, shape: textShape(end - width, a[1] + below, width, 11) });
     }
   } else {
-    for (let along = 12; along < run - width - 12; along += 24) {
-      const at = [a[0] + along * Math.cos(angle) + 6 * Math.sin(angle), a[1] + along * Math.sin(angle) - 6 * Math.cos(angle)];
-      places.push({ x: at[0], y: at[1], shape: textShape(at[0], at[1], width, 11, angle) });
+    for (const above of [6, -13]) {
+      for (let along = 12; along < run - width - 12; along += 24) {
+        const at = [a[0] + along * Math.cos(angle) + above * Math.sin(angle), a[1] + along * Math.sin(angle) - above * Math.cos(angle)];
+        places.push({ x: at[0], y: at[1], shape: textShape(at[0], at[1], width, 11, angle) });
+      }
     }
   }
   const at = taken.place(places);
@@ -158,6 +169,11 @@ const drawRoofline = (set) => {
   const dots = all.map((i) => [i, spot(i, x, y)]).filter(([, at]) => inside(at));
   drawAxes(x, y);
   dots.forEach(([i, at]) => taken.shapes.push(box(at.x - radius(i), at.y - radius(i), at.x + radius(i), at.y + radius(i))));
+  for (const roof of roofs()) {
+    const line = lineOf(roof, x, y);
+    // Slopes lie close together, and a label of one must not be taken for another's.
+    if (line) taken.lines.push({ shape: [...line, ...[...line].reverse().map(([u, v]) => [u, v + 0.5])], weight: roof.level ? 3 : 1 });
+  }
   const lines = [...roofs()].sort((a, b) => !!b.level - !!a.level || b.value - a.value).map((r) => drawRoof(r, x, y, taken)).filter(Boolean);
   const drawn = dots.map(([i, at], rank) => drawDot(i, at, rank, x, y));
   dots.forEach(([i, at], k) => drawn[k].append(...dotLabel(i, at, taken)));
