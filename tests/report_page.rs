@@ -290,3 +290,11 @@ fn source_lines_are_shown_where_the_file_is_there() {
     let lines = profile.functions[0].lines.len();
     seen.says(&[&format!("{lines} {hottest} true line {hottest}: &lt;img src="), "0 false"]);
 }
+
+#[test]
+fn the_flame_graph_has_the_ground_of_the_page() {
+    let act = "const ground = () => [...document.getElementById('flames').contentDocument.querySelectorAll('svg > rect')].map((e) => getComputedStyle(e).fill).join(' ');
+        setTimeout(() => { say(ground()); document.getElementById('theme').click(); say(ground()); }, 300);";
+    let Some(seen) = browse(&page(&sample()), "theme=dark", act) else { return };
+    seen.says(&["rgb(20, 24, 31) rgb(20, 24, 31)", "rgb(250, 250, 250) rgb(250, 250, 250)"]);
+}

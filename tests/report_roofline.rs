@@ -184,9 +184,44 @@ fn the_precision_chooses_roofs_and_dots() {
     assert!(!double.said()[1].split(' ').any(|f| f == "3"), "{:?}", double.said());
     // A choice needs both.
     let mut profile = sample();
-    profile.machine.ceilings.retain(|c| !c.id.starts_with("sp."));
+    profile.machine.ceilings.retain(|c| c.id.starts_with("dp.") || c.id.starts_with("dram."));
     let Some(one) = browse(&page(&profile), "precision=sp", &state) else { return };
     assert_eq!(one.said()[2], "dp false");
+}
+
+#[test]
+fn the_axes_may_count_instructions() {
+    let profile = sample();
+    let act = with_script(
+        "const seen = () => say([document.querySelector('[data-x] .rf-axis').textContent.match(/\\[.*?\\]/)[0],
+            [...new Set([...svg.querySelectorAll('.rf-tick')].map((e) => e.textContent.match(/[A-Za-z]+\\/s/)).filter(Boolean).map((m) => m[0].slice(1)))].join('+'),
+            [...svg.querySelectorAll('.rf-control:not([data-level])')].map((e) => e.dataset.roof).join('+'), !document.querySelector('.rf-others').style.display].join(' '));
+        const choose = (v) => { const e = document.getElementById('precision'); e.value = v; fire(e, 'change'); };
+        seen(); choose('instructions'); seen();
+        say([...svg.querySelectorAll('.rf-pt')].map((e) => e.dataset.f).sort().join(' '));
+        const x = ends('x'), y = ends('y'), value = (a, at) => a[0] * (a[1] / a[0]) ** ((at - a[2]) / (a[3] - a[2]));
+        say(value(x, dot(7)[0]) + ' ' + value(y, dot(7)[1]));
+        fire(svg.querySelector('.rf-pt[data-f=\"7\"] .rf-dot'), 'pointerover', {}); say(shown().split(' | ').pop());
+        fire(svg.querySelector('[data-roof=\"issue\"] .rf-hit'), 'click', {});
+        say(document.querySelector('#functions tr[data-f=\"7\"] [data-key=\"roof\"]').textContent);
+        choose(''); seen();",
+    );
+    let Some(seen) = browse(&page(&profile), "", &act) else { return };
+    assert_eq!(seen.messages, "");
+    let said = seen.said();
+    let flops = "[FLOP/byte] FLOP/s dp.peak+dp.fma+dp.simd+dp.ilp+dp.tlp true";
+    assert_eq!(said[0], flops);
+    let kinds = "issue+l1.access.load.int+l1.access.store.int";
+    assert_eq!(said[1], format!("[instructions/byte] instr/s {kinds} false"));
+    assert_eq!(said[2], "0 1 2 3 4 5 6 7 8 9", "all that was counted");
+    let f = &profile.functions[7];
+    let instructions = f.work.as_ref().unwrap().issue_slots as f64;
+    let (rate, oi) = (instructions / f.time_s.unwrap(), instructions / f.bytes.unwrap().l1.unwrap() as f64);
+    let at: Vec<f64> = said[3].split(' ').map(|v| v.parse().unwrap()).collect();
+    assert!((at[0] / oi - 1.0).abs() < 0.01 && (at[1] / rate - 1.0).abs() < 0.01, "{at:?}, not {oi} {rate}");
+    assert_eq!(said[4], "drawn: 16.3 Ginstr/s, 3.00 instr/B");
+    assert_eq!(said[5], "25 %");
+    assert_eq!(said[6], flops);
 }
 
 #[test]

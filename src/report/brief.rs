@@ -18,6 +18,9 @@ const LINES: usize = 24;
 const ADVISED: usize = 3;
 /// Lines that the advice on one function may take.
 const ADVICE_LINES: usize = 2;
+/// Ends of what is cut: the options that show it whole.
+const CUT_DOUBT: &str = "… (--all)";
+const CUT_ADVICE: &str = "… (--function)";
 /// Lines that the verdict may take.
 const VERDICT_LINES: usize = 3;
 
@@ -60,7 +63,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
 fn doubts(profile: &Profile, width: usize, room: usize) -> String {
     let mut out = String::new();
     for warning in &profile.run.warnings {
-        let line = wrap::at_most(&format!("! {}", summary::doubt(warning)), width, 2, ADVICE_LINES);
+        let line = wrap::cut_at_sentence(&format!("! {}", summary::doubt(warning)), width, 2, ADVICE_LINES, CUT_DOUBT);
         if out.lines().count() + line.lines().count() <= room {
             out += &line;
         }
@@ -103,11 +106,14 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     if !parts.is_empty() {
         out += &format!(" … and {}\n", parts.join(", "));
     }
+    if let Some(why) = table::faster("at", shown.iter().filter_map(|gain| gain.function.analysis.roof_fraction)) {
+        out += &wrap::hanging(&format!(" {why}"), width, 1);
+    }
     let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
     let advised = shown.iter().filter(|gain| is_worthwhile(profile, gain)).take(ADVISED).filter_map(advice);
     let mut told = String::new();
     for line in unnamed.into_iter().chain(counts_missing(profile)).chain(advised) {
-        let line = wrap::at_most(&line, width, 2, ADVICE_LINES);
+        let line = wrap::cut(&line, width, 2, ADVICE_LINES, CUT_ADVICE);
         if out.lines().count() + 1 + told.lines().count() + line.lines().count() <= room {
             told += &line;
         }

@@ -6,6 +6,7 @@
 //! compared   as wide as in the later profile; red where it takes longer than before, blue where less
 //! ```
 
+mod ground;
 mod legend;
 
 use std::collections::{BTreeMap, HashMap};
@@ -210,7 +211,7 @@ fn drawn(options: &mut Options<'_>, lines: &[String]) -> Result<String, ReportEr
     let failed = |problem: String| ReportError::Render { what: "flame graph", problem };
     let mut out = Vec::new();
     flamegraph::from_lines(options, lines.iter().map(String::as_str), &mut out).map_err(|e| failed(e.to_string()))?;
-    String::from_utf8(out).map_err(|e| failed(e.to_string()))
+    Ok(ground::of_reader(&String::from_utf8(out).map_err(|e| failed(e.to_string()))?))
 }
 
 /// Colour by function name; frames that are no hot function are light grey.
@@ -282,6 +283,22 @@ mod tests {
         let lowest =
             svg.split("id=\"legend\"").nth(1).unwrap().rsplit(" y=\"").next().unwrap().split('"').next().unwrap();
         assert!(lowest.parse::<f64>().unwrap() < height, "the legend is inside the picture");
+    }
+
+    #[test]
+    fn its_ground_is_the_readers() {
+        let profile = sample::profile();
+        for picture in [svg(&profile, Flames::Time).unwrap(), difference(&profile, &profile).unwrap()] {
+            let style = picture.split("<style").nth(1).unwrap().split("</style>").next().unwrap();
+            assert!(
+                style.contains("prefers-color-scheme: dark") && style.contains(":root[data-theme=dark]"),
+                "{style}"
+            );
+            // All that fills the ground follows the style, the legend's included.
+            let grounds = picture.split('<').filter(|tag| tag.starts_with("rect") && tag.contains("width=\"100%\""));
+            let followed = |tag: &str| tag.contains("url(#background)") || tag.contains("class=\"ground\"");
+            assert!(grounds.clone().count() == 2 && grounds.clone().all(followed), "{:?}", grounds.collect::<Vec<_>>());
+        }
     }
 
     #[test]

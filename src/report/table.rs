@@ -110,7 +110,10 @@ pub fn rest(hidden: usize, what: &str) -> Option<String> {
 /// The note on shares above 1 in a column, if there are any: what is shown as 100 % is none.
 pub fn faster(column: &str, shares: impl IntoIterator<Item = f64>) -> Option<String> {
     shares.into_iter().any(|share| share >= 1.005).then(|| {
-        format!("{column} above 100 %: faster than the ceilings allow, so a ceiling or the time is off by that much")
+        format!(
+            "{column} above 100 %: faster than the measured ceiling, so the ceiling (noise, a slower clock), the time or the bytes are \
+             off by that much"
+        )
     })
 }
 

@@ -85,7 +85,9 @@ pub fn functions(profile: &Profile, view: &View, width: usize) -> String {
             .collect();
         table.add_row(row);
     }
-    table.to_string().lines().map(|l| format!("{}\n", l.trim_end())).collect()
+    let drawn: String = table.to_string().lines().map(|l| format!("{}\n", l.trim_end())).collect();
+    let faster = table::faster("at", rows.iter().filter_map(|(f, _)| f.analysis.roof_fraction));
+    drawn + &faster.map_or(String::new(), |why| wrap::hanging(&format!(" {why}"), width, 1))
 }
 
 /// Words to the left, figures to the right.

@@ -25,29 +25,36 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> String {
 
 /// [`hanging`] in at most `most` lines; the last one ends with `…` where something is left out. Nothing for an empty text.
 pub fn at_most(text: &str, width: usize, indent: usize, most: usize) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    let all = hanging(text, width, indent);
-    if all.lines().count() <= most {
+    cut(text, width, indent, most, "…")
+}
+
+/// [`at_most`], with `tail` in place of `…`: it says where the rest is.
+pub fn cut(text: &str, width: usize, indent: usize, most: usize, tail: &str) -> String {
+    let fits = |lines: &str| lines.lines().count() <= most;
+    let all = if text.is_empty() { String::new() } else { hanging(text, width, indent) };
+    if fits(&all) {
         return all;
     }
-    let mut lines: Vec<String> = all.lines().take(most).map(str::to_owned).collect();
-    if let Some(last) = lines.last_mut() {
-        while last.chars().count() + 2 > width {
-            match last.trim_end().rfind(' ') {
-                Some(space) if !last[..space].trim().is_empty() => last.truncate(space),
-                _ => *last = last.chars().take(width.saturating_sub(2)).collect(),
-            }
-        }
-        *last = format!("{} …", last.trim_end());
-    }
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let ends = text.match_indices(' ').map(|(at, _)| at).collect::<Vec<_>>();
+    let shortened = ends.iter().rev().map(|end| hanging(&format!("{} {tail}", text[..*end].trim_end()), width, indent));
+    shortened.into_iter().find(|lines| fits(lines)).unwrap_or_else(|| {
+        let word: String = text.chars().take(width.saturating_sub(1 + tail.chars().count())).collect();
+        format!("{word} {tail}\n")
+    })
+}
+
+/// [`cut`] after a sentence where the first one fits.
+pub fn cut_at_sentence(text: &str, width: usize, indent: usize, most: usize, tail: &str) -> String {
+    let fits = |lines: &String| lines.lines().count() <= most;
+    let ends = text.match_indices(". ").map(|(at, _)| at + 1).collect::<Vec<_>>();
+    let sentences = ends.iter().rev().map(|end| hanging(&format!("{} {tail}", &text[..*end]), width, indent));
+    let whole = Some(hanging(text, width, indent)).filter(fits);
+    whole.or_else(|| sentences.into_iter().find(fits)).unwrap_or_else(|| cut(text, width, indent, most, tail))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{at_most, hanging};
+    use super::{at_most, cut, cut_at_sentence, hanging};
 
     #[test]
     fn wraps_at_words_and_keeps_the_lead() {
@@ -62,5 +69,15 @@ mod tests {
         assert_eq!(at_most("aa bb cc dd ee", 5, 0, 2), "aa bb\ncc …\n");
         assert_eq!(at_most("immeasurable x", 6, 0, 1), "imme …\n");
         assert_eq!(at_most("", 5, 0, 2), "");
+        assert_eq!(cut("aa bb cc dd ee ff gg", 8, 0, 2, "(all)"), "aa bb cc\ndd (all)\n");
+    }
+
+    #[test]
+    fn whole_sentences_are_left_where_one_fits() {
+        let text = "One two. Three four. Five six seven.";
+        assert_eq!(cut_at_sentence(text, 40, 0, 1, "(all)"), format!("{text}\n"));
+        assert_eq!(cut_at_sentence(text, 14, 0, 1, "(all)"), "One two. (all)\n");
+        assert_eq!(cut_at_sentence(text, 14, 0, 2, "(all)"), "One two. Three\nfour. (all)\n");
+        assert_eq!(cut_at_sentence("One two three. Four.", 12, 0, 1, "(all)"), "One (all)\n");
     }
 }

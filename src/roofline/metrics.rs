@@ -56,8 +56,13 @@ impl Axis {
 
 /// Operations per byte at each level: `oi = work / bytes`; `None` where bytes were not measured or are none.
 pub fn oi(function: &Function, axis: Axis) -> Oi {
+    per_byte(function, axis.work())
+}
+
+/// `work` per byte at each level; `None` where bytes were not measured or are none.
+pub fn per_byte(function: &Function, work: f64) -> Oi {
     let bytes = function.bytes.unwrap_or_default();
-    let per = |b: Option<u64>| b.filter(|b| *b > 0).map(|b| axis.work() / b as f64);
+    let per = |b: Option<u64>| b.filter(|b| *b > 0).map(|b| work / b as f64);
     Oi { l1: per(bytes.l1), l2: per(bytes.l2), l3: per(bytes.l3), dram: per(bytes.dram) }
 }
 

@@ -152,14 +152,11 @@ impl fmt::Display for Note<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::OtherProgram { old, new, common } => {
-                let common =
-                    common.map_or("no work of their own".into(), |share| format!("{} of their work", percent(share)));
-                write!(
-                    f,
-                    "These are profiles of different programs, {} and {}: {common} is in functions of both.",
-                    name(old),
-                    name(new)
-                )
+                let why = match common {
+                    Some(share) => format!("{} of their work is in functions of both", percent(*share)),
+                    None => "they have other names, and no function of their own is in both".into(),
+                };
+                write!(f, "These are profiles of different programs, {} and {}: {why}.", name(old), name(new))
             }
             Note::Ended { side, how: End::Status(status) } => {
                 write!(f, "The run of {} failed with exit status {status}: it may have done less work.", side.words())

@@ -102,7 +102,7 @@ impl Sum {
 const COMMON: f64 = 0.1;
 
 /// Share of the work of both programs that is in functions of both. Shared libraries, what every program has and code without symbols do
-/// not count; `None` where nothing else is left.
+/// not count; `None` where nothing else is left, or, in one of them, nothing else but a `main` that is compared.
 pub fn common_share(changes: &[Change<'_>]) -> Option<f64> {
     let is_both = |change: &Change<'_>| change.old.is_some() && change.new.is_some();
     let share = |own: fn(&Change<'_>) -> f64| {
@@ -112,21 +112,36 @@ pub fn common_share(changes: &[Change<'_>]) -> Option<f64> {
     };
     match (share(|change| own_work(change.old)), share(|change| own_work(change.new))) {
         (Some(old), Some(new)) => Some(old.min(new)),
+        _ if is_main_compared(changes) => None,
         (one, other) => one.or(other),
     }
 }
 
+/// Whether both programs work in their `main`: every program has one, so that says nothing of what they are, but it is what there is to compare.
+fn is_main_compared(changes: &[Change<'_>]) -> bool {
+    let works = |f: Option<&Function>| f.is_some_and(|f| f.name == "main" && is_own(f) && work(f) > 0.0);
+    changes.iter().any(|change| works(change.old) && works(change.new))
+}
+
 /// Instructions of a function of the program itself, else its seconds.
 fn own_work(f: Option<&Function>) -> f64 {
-    let own = f.filter(|f| tells(f) && !f.module.contains(".so") && !f.module.starts_with('['));
-    own.and_then(|f| f.instructions.map(|n| n as f64).or(f.cpu_s)).unwrap_or(0.0)
+    f.filter(|f| tells(f) && is_own(f)).map_or(0.0, work)
+}
+
+/// Whether it lies in the program's own file.
+fn is_own(f: &Function) -> bool {
+    !f.module.contains(".so") && !f.module.starts_with('[')
+}
+
+fn work(f: &Function) -> f64 {
+    f.instructions.map(|n| n as f64).or(f.cpu_s).unwrap_or(0.0)
 }
 
 /// Whether the profiles are of different programs altogether.
 pub fn is_other(old: &Profile, new: &Profile, changes: &[Change<'_>]) -> bool {
     match common_share(changes) {
         Some(share) => share < COMMON,
-        // Programs without functions of their own are distinguished by name alone.
-        None => modules::program(old) != modules::program(new),
+        // Without a function of their own to compare they are distinguished by name alone.
+        None => !is_main_compared(changes) && modules::program(old) != modules::program(new),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Width of the legend.
-const WIDTH: f64 = 1180.0;
+/// Width of the legend: that of the narrowest page.
+const WIDTH: f64 = 630.0;
 /// Height of a row.
 const ROW: f64 = 18.0;
 
@@ -39,7 +39,7 @@ pub fn below(svg: &str, entries: &[Entry]) -> String {
         1,
     );
     let ground = format!(
-        "<rect x=\"0\" y=\"{height}\" width=\"100%\" height=\"{}\" fill=\"rgb(250,250,250)\"/>",
+        "<rect class=\"ground\" x=\"0\" y=\"{height}\" width=\"100%\" height=\"{}\" fill=\"rgb(250,250,250)\"/>",
         taller - height
     );
     let body = svg.replacen(root, &grown, 1);

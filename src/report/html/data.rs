@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::profile::{Function, Profile};
+use crate::report::plot::axes::Axes;
 use crate::report::{View, name, palette, table};
 use crate::roofline::ranking::Gain;
 
@@ -46,6 +47,7 @@ fn with_names(profile: &Profile, view: &View, width: usize) -> String {
         "ci": column(&|f| number(f.time_ci95_s)),
         "rate": column(&|f| number(f.analysis.flop_rate)),
         "axis": column(&|f| json!(f.analysis.axis)),
+        "instr": column(&|f| number(instructions(f))),
         "prec": column(&|f| json!(sources::precision(f))),
         "l1": column(&|f| number(f.analysis.oi.l1)),
         "l2": column(&|f| number(f.analysis.oi.l2)),
@@ -77,6 +79,12 @@ fn with_names(profile: &Profile, view: &View, width: usize) -> String {
         fields.extend(roofs::fields(profile, view));
     }
     inert(&data.to_string())
+}
+
+/// Instructions for each of its own operations, as the roofline counts them.
+fn instructions(f: &Function) -> Option<f64> {
+    let place = Axes::Instructions.place(f)?;
+    Some(place.rate? / f.analysis.flop_rate.filter(|r| *r > 0.0)?)
 }
 
 /// Columns of sources, and the figures whose sources they name: the first that has one.

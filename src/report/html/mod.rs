@@ -258,7 +258,7 @@ pub fn frame(id: &str, title: &str, svg: &str) -> String {
     let height = attribute(svg, "height").unwrap_or(400.0).min(2000.0) + 10.0;
     let svg = svg.find("<svg").map_or(svg, |at| &svg[at..]);
     let document = format!(
-        "<!DOCTYPE html><html><head><style>body {{ margin: 0 }} body > svg {{ width: 100%; display: block }}</style>{QUIET}</head><body>{svg}</body></html>"
+        "<!DOCTYPE html><html><head><style>:root {{ color-scheme: light dark }} body {{ margin: 0 }} body > svg {{ width: 100%; display: block }}</style>{QUIET}</head><body>{svg}</body></html>"
     );
     let document = document.replace('&', "&amp;").replace('"', "&quot;");
     format!("<iframe id=\"{id}\" title=\"{title}\" height=\"{height}\" srcdoc=\"{document}\"></iframe>")

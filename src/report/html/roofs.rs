@@ -5,29 +5,27 @@ use serde_json::{Map, Value, json};
 use crate::profile::ceiling::{How, Quality};
 use crate::profile::{Ceiling, Profile};
 use crate::report::View;
+use crate::report::plot::axes::Axes;
 use crate::report::plot::{lines, roofline};
 
 use super::rounded::rounded;
 
-/// Precisions whose ceilings a host may have.
-const PRECISIONS: [&str; 2] = ["dp", "sp"];
-
 /// The fields `roofs`, `ranges`, `precision` and `note` of the page's data.
 pub fn fields(profile: &Profile, view: &View) -> Map<String, Value> {
     let machine = &profile.machine;
-    let usual = roofline::precision(profile, view.precision);
-    let measured = |precision: &&str| !lines::ceilings(machine, precision).is_empty();
+    let usual = Axes::of(profile, view.precision);
+    let measured = |axes: &Axes| !lines::ceilings(machine, *axes).is_empty();
     let mut roofs: Vec<Value> = Vec::new();
     let mut ranges = Map::new();
-    for precision in PRECISIONS.into_iter().filter(|p| measured(p) || *p == usual) {
-        let of_core = lines::ceilings(machine, precision).into_iter().filter_map(|c| {
+    for axes in Axes::ALL.into_iter().filter(|axes| measured(axes) || *axes == usual) {
+        let of_core = lines::ceilings(machine, axes).into_iter().filter_map(|c| {
             Some((
                 lines::measured(machine, &c.id)?,
-                json!({ "precision": precision, "label": c.label, "class": c.class }),
+                json!({ "precision": axes.name(), "label": c.label, "class": c.class }),
             ))
         });
         roofs.extend(of_core.map(|(ceiling, fields)| roof(ceiling, fields)));
-        ranges.insert(precision.into(), json!(roofline::ranges(profile, view, precision)));
+        ranges.insert(axes.name().into(), json!(roofline::ranges(profile, view, axes)));
     }
     roofs.extend(lines::slopes(machine).into_iter().filter_map(|s| {
         let level = s.id.split('.').next().unwrap_or_default();
@@ -36,7 +34,7 @@ pub fn fields(profile: &Profile, view: &View) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("roofs".into(), roofs.into());
     fields.insert("ranges".into(), ranges.into());
-    fields.insert("precision".into(), json!(usual));
+    fields.insert("precision".into(), json!(usual.name()));
     fields.insert("note".into(), json!(roofline::note(profile)));
     fields
 }

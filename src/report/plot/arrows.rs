@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Group, Polygon};
 
+use super::axes::Axes;
 use super::dots::{self, Dot};
 use super::layout::{Area, Taken};
 use super::lines::{self, Frame};
@@ -31,21 +32,21 @@ pub struct Moved<'a> {
 /// The picture: ceilings of `new`, or of `old` where the former has none.
 pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
     let moved = &moved[..moved.len().min(MOST)];
-    let (before, no_place_before) = dots::placed(moved.iter().enumerate().filter_map(|(i, m)| Some((i, m.old?))));
-    let (after, no_place) = dots::placed(moved.iter().enumerate().filter_map(|(i, m)| Some((i, m.new?))));
+    let axes = Axes::of(new, Precision::Mixed);
+    let (before, no_place_before) = dots::placed(axes, moved.iter().enumerate().filter_map(|(i, m)| Some((i, m.old?))));
+    let (after, no_place) = dots::placed(axes, moved.iter().enumerate().filter_map(|(i, m)| Some((i, m.new?))));
     let host = if new.machine.ceilings.is_empty() { old } else { new };
-    let precision = roofline::precision(new, Precision::Mixed);
-    let (ceilings, slopes) = (lines::ceilings(&host.machine, precision), lines::slopes(&host.machine));
+    let (ceilings, slopes) = (lines::ceilings(&host.machine, axes), lines::slopes(&host.machine));
     let title = format!("Before and after: {}", name::shorten(&new.run.command.join(" "), 80));
-    let note = format!("{} · ceilings: {precision}", name::shorten(&host.machine.cpu, 90));
+    let note = format!("{} · ceilings: {}", name::shorten(&host.machine.cpu, 90), axes.name());
     let mut picture = page::document(WIDTH, HEIGHT, &title, &note);
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 110.0 };
     let all: Vec<Dot<'_>> = before.iter().chain(&after).map(copy).collect();
     let frame = roofline::frame(area, &all, &ceilings, &slopes);
     picture.append(page::axes(
         area,
-        (&frame.x, "operational intensity [FLOP/byte]", ""),
-        (&frame.y, "performance", "FLOP/s"),
+        (&frame.x, &axes.horizontal(), ""),
+        (&frame.y, "performance", &format!("{}/s", axes.unit())),
     ));
     let mut taken = Taken::new(area);
     for d in &all {
@@ -72,7 +73,7 @@ pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
             .to_owned(),
     ];
     if all.is_empty() {
-        notes = vec!["No function has both FLOPs and bytes in one of the profiles.".into()];
+        notes = vec![format!("No function has both {} in one of the profiles.", axes.needed())];
     }
     let mut others: Vec<String> = no_place;
     others.extend(no_place_before.into_iter().filter(|_| after.is_empty()));
@@ -101,7 +102,7 @@ fn take_line(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
 }
 
 fn copy<'a>(d: &Dot<'a>) -> Dot<'a> {
-    Dot { function: d.function, index: d.index, intensity: d.intensity, rate: d.rate }
+    Dot { ..*d }
 }
 
 fn function(frame: &Frame, old: Option<&Dot<'_>>, new: Option<&Dot<'_>>, is_changed: bool, taken: &mut Taken) -> Group {
@@ -130,10 +131,11 @@ fn ring(d: &Dot<'_>, at: (f64, f64)) -> Circle {
         .set("r", page::round(dots::radius(d.function)))
         .set("class", "rf-before")
         .set("stroke", palette::hex(d.function.analysis.class.as_deref()));
+    let unit = d.axes.unit();
     let told = format!(
-        "{}, before\n{}, {} FLOP/B",
+        "{}, before\n{}, {} {unit}/B",
         name::shorten(&d.function.name, 500),
-        si(d.rate, "FLOP/s"),
+        si(d.rate, &format!("{unit}/s")),
         significant(d.intensity)
     );
     page::tooltip(&mut ring, &told);
@@ -152,11 +154,12 @@ fn arrow((from, to): ((f64, f64), (f64, f64)), (r_from, r_to): (f64, f64), (old,
     let start = (from.0 + ux * r_from, from.1 + uy * r_from);
     let tip = (to.0 - ux * (r_to + 1.0), to.1 - uy * (r_to + 1.0));
     let foot = (tip.0 - ux * HEAD.0, tip.1 - uy * HEAD.0);
+    let unit = new.axes.unit();
     let told = format!(
-        "{}: {} → {}, {} → {} FLOP/B",
+        "{}: {} → {}, {} → {} {unit}/B",
         name::shorten(&new.function.name, 500),
-        si(old.rate, "FLOP/s"),
-        si(new.rate, "FLOP/s"),
+        si(old.rate, &format!("{unit}/s")),
+        si(new.rate, &format!("{unit}/s")),
         significant(old.intensity),
         significant(new.intensity)
     );

@@ -4,11 +4,12 @@
 use svg::Node;
 use svg::node::element::{Circle, Group};
 
+use super::axes::Axes;
 use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::scale::LogScale;
 use super::spots::{RADIUS, Roofs, Spot, class, dot};
-use super::{page, roofline, volume};
+use super::{page, volume};
 use crate::profile::Profile;
 use crate::profile::communication::Communication;
 use crate::report::number::si;
@@ -27,7 +28,7 @@ type Intensity = fn(&Spot<'_>) -> f64;
 
 /// What the picture shows.
 struct Content<'p> {
-    precision: &'static str,
+    axes: Axes,
     spots: Vec<Spot<'p>>,
     slopes: Vec<Slope>,
     roofs: Roofs,
@@ -35,15 +36,15 @@ struct Content<'p> {
 
 /// `None` without functions that have FLOPs and communicate, and without ceilings of the network.
 fn content(profile: &Profile) -> Option<Content<'_>> {
-    let precision = roofline::precision(profile, Precision::Mixed);
+    let axes = Axes::of_flops(profile, Precision::Mixed);
     let slopes = lines::slopes(&profile.machine);
     let roofs = Roofs {
-        compute: lines::most_threads(&profile.machine, &format!("{precision}.fma"))?,
+        compute: lines::most_threads(&profile.machine, &format!("{}.fma", axes.name()))?,
         memory: slopes.iter().find(|slope| slope.class == "rf-dram")?.value,
         network: rate_of_network(profile)?,
     };
     let spots = spots(profile);
-    (!spots.is_empty()).then_some(Content { precision, spots, slopes, roofs })
+    (!spots.is_empty()).then_some(Content { axes, spots, slopes, roofs })
 }
 
 /// Whether there is a picture.
@@ -53,12 +54,12 @@ pub fn is_drawn(profile: &Profile) -> bool {
 
 /// The picture, where [`is_drawn`].
 pub fn svg(profile: &Profile) -> Option<String> {
-    let Content { precision, spots, slopes, roofs } = content(profile)?;
+    let Content { axes, spots, slopes, roofs } = content(profile)?;
     let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));
     let ranks = profile.run.ranks.len();
-    let note = format!("functions with all that they call, {ranks} ranks together · ceilings: {precision}");
+    let note = format!("functions with all that they call, {ranks} ranks together · ceilings: {}", axes.name());
     let mut page = page::document(WIDTH, HEIGHT, &title, &note);
-    let ceilings = lines::ceilings(&profile.machine, precision);
+    let ceilings = lines::ceilings(&profile.machine, axes);
     let middle = (page::LEFT + WIDTH - page::RIGHT) / 2.0;
     let pair = |left, right| Area { left, top: page::TOP, right, bottom: PAIR - 84.0 };
     let rates = || spots.iter().map(|spot| spot.rate).chain(ceilings.iter().map(|ceiling| ceiling.value));

@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Element, Group, Polygon};
 
+use super::axes::{Axes, Place};
 use super::layout::{Area, Taken};
 use super::lines::Frame;
 use super::page;
@@ -17,28 +18,36 @@ pub struct Dot<'a> {
     pub index: usize,
     /// Operational intensity at the outermost measured level.
     pub intensity: f64,
-    /// FLOP/s.
+    /// Operations per second.
     pub rate: f64,
+    /// What both count.
+    pub axes: Axes,
+    /// Its intensities at all levels.
+    pub place: Place,
 }
 
-/// Functions that have a place on FLOP axes, hottest first; the others are returned by name with the reason.
-pub fn placed<'a>(functions: impl Iterator<Item = (usize, &'a Function)>) -> (Vec<Dot<'a>>, Vec<String>) {
+/// Functions that have a place on `axes`, hottest first; the others are returned by name with the reason.
+pub fn placed<'a>(axes: Axes, functions: impl Iterator<Item = (usize, &'a Function)>) -> (Vec<Dot<'a>>, Vec<String>) {
     let (mut dots, mut others) = (Vec::new(), Vec::new());
     for (index, f) in functions {
-        let a = &f.analysis;
-        let oi = a.oi.dram.or(a.oi.l3).or(a.oi.l2).or(a.oi.l1);
-        match (a.axis.as_deref(), oi, a.flop_rate) {
-            (Some("flop"), Some(intensity), Some(rate)) if intensity > 0.0 && rate > 0.0 => {
-                dots.push(Dot { function: f, index, intensity, rate });
-            }
-            (Some("int"), ..) => others.push(format!("{} (integer operations)", name::shorten(&f.name, 32))),
-            (Some("byte"), ..) => others.push(format!("{} (bytes)", name::shorten(&f.name, 32))),
-            (Some(_), None, _) => others.push(format!("{} (bytes not measured)", name::shorten(&f.name, 32))),
-            (Some(_), _, None) => others.push(format!("{} (time not measured)", name::shorten(&f.name, 32))),
-            _ => others.push(format!("{} (not counted)", name::shorten(&f.name, 32))),
+        let place = axes.place(f);
+        match place.and_then(|place| Some((place, place.rate.filter(|r| *r > 0.0)?, place.outermost()?))) {
+            Some((place, rate, intensity)) => dots.push(Dot { function: f, index, intensity, rate, axes, place }),
+            None => others.push(format!("{} ({})", name::shorten(&f.name, 32), absence(f, place))),
         }
     }
     (dots, others)
+}
+
+/// Why a function is not on the axes.
+fn absence(f: &Function, place: Option<Place>) -> &'static str {
+    match (place, f.analysis.axis.as_deref()) {
+        (Some(Place { rate: None, .. }), _) => "time not measured",
+        (Some(_), _) => "bytes not measured",
+        (None, Some("flop")) => "instructions not counted",
+        (None, Some(_)) => "next to no FLOPs",
+        (None, None) => "not counted",
+    }
 }
 
 /// Radius of its dot: area by share.
@@ -89,13 +98,13 @@ pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     };
     shape.assign("class", "rf-dot");
     shape.assign("fill", colour);
-    let f = d.function;
+    let (f, unit) = (d.function, d.axes.unit());
     let fraction = f.analysis.roof_fraction.map_or("not measured".into(), percent);
     let told = format!(
-        "{}\n{} of the time, {}, {} FLOP/B\n{} at {fraction} of its bound",
+        "{}\n{} of the time, {}, {} {unit}/B\n{} at {fraction} of its bound",
         name::shorten(&f.name, 500),
         f.share.map_or("unknown share".into(), percent),
-        si(d.rate, "FLOP/s"),
+        si(d.rate, &format!("{unit}/s")),
         significant(d.intensity),
         table::class(f)
     );
@@ -107,7 +116,7 @@ pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
 fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
     let mut g = Group::new();
     let colour = palette::hex(d.function.analysis.class.as_deref());
-    let oi = d.function.analysis.oi;
+    let (oi, unit) = (d.place.oi, d.axes.unit());
     let inside = |oi: &f64| *oi >= frame.x.low() && *oi <= frame.x.high();
     let rings: Vec<(&str, f64)> = [("L1", oi.l1), ("L2", oi.l2), ("L3", oi.l3)]
         .into_iter()
@@ -128,7 +137,7 @@ fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
             .set("stroke", colour.clone());
         page::tooltip(
             &mut ring,
-            &format!("{}: {} FLOP/B at {level}", name::shorten(&d.function.name, 500), significant(v)),
+            &format!("{}: {} {unit}/B at {level}", name::shorten(&d.function.name, 500), significant(v)),
         );
         g.append(ring);
     }

@@ -4,6 +4,7 @@
 use svg::node::element::Group;
 use svg::{Document, Node};
 
+use super::axes::Axes;
 use super::host;
 use super::layout::{Area, Taken};
 use super::lines::{self, Ceiling, Slope};
@@ -23,7 +24,7 @@ pub fn svg(machine: &Machine) -> Option<String> {
     if parts.is_empty() {
         return None;
     }
-    let ladder = lines::ceilings(machine, "dp");
+    let ladder = lines::ceilings(machine, Axes::Dp);
     let roof = ladder.iter().find(|c| c.class == "rf-roof")?;
     let lowest = ladder.iter().min_by(|a, b| a.value.total_cmp(&b.value))?;
     let slopes = traffic(machine);

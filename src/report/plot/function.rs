@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Group};
 
+use super::axes::Axes;
 use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Frame};
 use super::own::{Own, Rung, Slope};
@@ -33,22 +34,20 @@ pub fn svg(profile: &Profile, f: &Function) -> String {
     let note = format!("{share}{}{at}", table::class(f));
     let mut page = page::document(WIDTH, HEIGHT, &title, &note);
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - MARGIN, bottom: HEIGHT - 118.0 };
-    let Some(own) = Own::of(f) else {
+    let Some(own) = Own::of(&profile.machine, f) else {
         page.append(page::text(area.left, area.top + 30.0, "rf-note", &missing(f)));
         return format!("{page}\n");
     };
-    let unit = table::operations(f.analysis.axis.as_deref());
+    let unit = own.axes.unit();
     let frame = frame(profile, &own, area);
     page.append(page::axes(
         area,
-        (&frame.x, &format!("operational intensity [{unit}/byte] · dot: {}, rings: inner levels", outermost(f)), ""),
+        (&frame.x, &format!("{} · dot: {}, rings: inner levels", own.axes.horizontal(), outermost(&own)), ""),
         (&frame.y, "performance", &format!("{unit}/s")),
     ));
     let mut taken = Taken::new(area);
     reserve(&frame, &own, &mut taken);
-    if unit == "FLOP" {
-        page.append(machine(profile, f, &frame));
-    }
+    page.append(machine(profile, own.axes, &frame));
     page.append(slopes(&frame, &own, &mut taken));
     page.append(rungs(&frame, &own, unit, &mut taken));
     page.append(fan(&frame, &own, unit, &mut taken));
@@ -86,8 +85,8 @@ fn missing(f: &Function) -> String {
     }
 }
 
-fn outermost(f: &Function) -> &'static str {
-    let oi = f.analysis.oi;
+fn outermost(own: &Own<'_>) -> &'static str {
+    let oi = own.place.oi;
     match (oi.dram, oi.l3, oi.l2, oi.l1) {
         (Some(_), ..) => "DRAM",
         (_, Some(_), ..) => "L3",
@@ -99,14 +98,13 @@ fn outermost(f: &Function) -> &'static str {
 
 /// Axes that hold the dot, its ceilings and the machine's roof.
 fn frame(profile: &Profile, own: &Own<'_>, area: Area) -> Frame {
-    let on_flops = own.function.analysis.axis.as_deref() == Some("flop");
-    let grey = if on_flops { lines::ceilings(&profile.machine, precision(own.function)) } else { Vec::new() };
+    let grey = lines::ceilings(&profile.machine, own.axes);
     let tops = own.rungs.iter().map(|r| r.value).chain(grey.iter().map(|c| c.value));
     let afters = own.after.iter().take(MOST_AFTER).map(|a| a.rate);
     let top = tops.chain(afters).chain([own.rate]).fold(0.0, f64::max);
     let lows = own.rungs.iter().map(|r| r.value).chain([own.rate]).chain(own.bound);
     let bottom = lows.fold(f64::INFINITY, f64::min).min(top / 100.0);
-    let oi = own.function.analysis.oi;
+    let oi = own.place.oi;
     let known = || {
         own.intensity
             .into_iter()
@@ -130,10 +128,6 @@ fn frame(profile: &Profile, own: &Own<'_>, area: Area) -> Frame {
     }
 }
 
-fn precision(f: &Function) -> &'static str {
-    if f.flops.is_some_and(|x| x.sp > x.dp + x.x87) { "sp" } else { "dp" }
-}
-
 /// At the axis' middle where no bytes are known.
 fn spot(frame: &Frame, own: &Own<'_>) -> (f64, f64) {
     let x = own.intensity.map_or((frame.area.left + frame.area.right) / 2.0, |i| frame.x.at(i));
@@ -141,9 +135,9 @@ fn spot(frame: &Frame, own: &Own<'_>) -> (f64, f64) {
 }
 
 /// The machine's ceilings and bandwidths, unlabelled but for tooltips.
-fn machine(profile: &Profile, f: &Function, frame: &Frame) -> Group {
+fn machine(profile: &Profile, axes: Axes, frame: &Frame) -> Group {
     let mut g = Group::new();
-    for c in lines::ceilings(&profile.machine, precision(f)) {
+    for c in lines::ceilings(&profile.machine, axes) {
         let y = frame.y.at(c.value);
         let mut line = page::line((frame.area.left, y), (frame.area.right, y), "rf-grey");
         page::tooltip(&mut line, &format!("machine: {}", c.label));
@@ -328,7 +322,7 @@ fn dot(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
     let circle = |x: f64, y: f64, r: f64, class: &str| {
         Circle::new().set("cx", page::round(x)).set("cy", page::round(y)).set("r", r).set("class", class)
     };
-    let oi = f.analysis.oi;
+    let oi = own.place.oi;
     for (level, i) in [("L1", oi.l1), ("L2", oi.l2), ("L3", oi.l3)] {
         let Some(i) = i.filter(|i| Some(*i) != own.intensity && *i >= frame.x.low() && *i <= frame.x.high()) else {
             continue;

@@ -3,6 +3,7 @@
 
 use svg::Node;
 
+use super::axes::Axes;
 use super::layout::{Area, Taken};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
@@ -54,7 +55,7 @@ const SAME: f64 = 0.03;
 
 /// The ladder, and between its rungs the fractions of floating-point instructions that lower it.
 fn ceilings(machine: &Machine) -> Vec<Ceiling> {
-    let ladder = lines::ceilings(machine, "dp");
+    let ladder = lines::ceilings(machine, Axes::Dp);
     let is_rung = |value: f64| ladder.iter().any(|c| (value / c.value - 1.0).abs() < SAME);
     let mut all = ladder.clone();
     for k in [2, 4, 8, 16] {

@@ -67,6 +67,11 @@ impl Taken {
         area.within(&self.page) && self.hard.iter().all(|taken| area.overlap(taken) == 0.0)
     }
 
+    /// How many parts of lines it covers.
+    pub fn covered(&self, area: &Area) -> usize {
+        self.soft.iter().filter(|line| area.overlap(line) > 0.0).count()
+    }
+
     /// Of the candidates that lie on the page and cover nothing that must stay visible, the one with the least cost: earlier
     /// ones are better, covered lines are worse. `None` if there is none. Marks the chosen area as taken.
     pub fn place(&mut self, candidates: &[Area]) -> Option<usize> {

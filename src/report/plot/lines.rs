@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::Group;
 
+use super::axes::Axes;
 use super::layout::{Area, Taken, text_width};
 use super::page;
 use super::scale::LogScale;
@@ -29,8 +30,33 @@ pub struct Slope {
     pub class: &'static str,
 }
 
-/// The in-core ceilings of `precision` (`dp`, `sp`) with most threads: the ladder of A.1.3 and the highest mix above it.
-pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
+/// The in-core ceilings of `axes` with most threads.
+pub fn ceilings(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
+    match axes {
+        Axes::Dp | Axes::Sp => of_flops(machine, axes),
+        Axes::Instructions => of_instructions(machine),
+    }
+}
+
+/// The issue width, and the rates of programs whose instructions are all of one kind.
+fn of_instructions(machine: &Machine) -> Vec<Ceiling> {
+    let kinds = [
+        ("l1.access.store.int", "stores alone", "rf-ceiling"),
+        ("l1.access.load.int", "loads alone", "rf-ceiling"),
+        ("int.alu.scalar", "integer arithmetic alone", "rf-ceiling"),
+        ("issue", "issue width: the roof", "rf-roof"),
+    ];
+    let found = kinds.into_iter().filter_map(|(id, meaning, class)| {
+        let value = most_threads(machine, id)?;
+        Some(Ceiling { id: id.into(), label: format!("{meaning}, {}", si(value, "instr/s")), value, class })
+    });
+    let mut all: Vec<Ceiling> = found.collect();
+    all.sort_by(|a, b| a.value.total_cmp(&b.value));
+    all
+}
+
+/// The ladder of A.1.3 and the highest mix above it.
+fn of_flops(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
     let kinds = [
         ("tlp", "one chain of scalar adds (TLP only)", "rf-ceiling"),
         ("ilp", "+ ILP: independent scalar adds", "rf-ceiling"),
@@ -39,7 +65,7 @@ pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
         ("peak", "any mix", "rf-beyond"),
     ];
     let found = kinds.into_iter().filter_map(|(name, meaning, class)| {
-        let id = format!("{precision}.{name}");
+        let id = format!("{}.{name}", axes.name());
         let value = most_threads(machine, &id)?;
         Some(Ceiling { id, label: format!("{meaning}, {}", si(value, "FLOP/s")), value, class })
     });
@@ -100,13 +126,18 @@ pub fn along((from, to): ((f64, f64), (f64, f64)), label: &str, taken: &mut Take
     if run < length + 40.0 {
         return None;
     }
-    // Candidates along the line, 6 px above it; the rotated label is approximated by small boxes.
-    let boxes = |along: f64| rotated(from, angle, along, length);
-    let mut places = (0..12).map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0);
-    let along = places.find(|along| boxes(*along).iter().all(|b| taken.is_free(b)))?;
-    boxes(along).into_iter().for_each(|b| taken.take(b));
+    // Candidates along the line, above and below it; the rotated label is approximated by small boxes.
+    let boxes = |(side, along): &(f64, f64)| rotated(from, angle, *along, length, *side);
+    let places = [1.0, -1.0]
+        .into_iter()
+        .flat_map(|side| (0..12).map(move |i| (side, 18.0 + f64::from(i) * (run - length - 36.0) / 11.0)));
+    let free = places.filter(|place| boxes(place).iter().all(|b| taken.is_free(b)));
+    let place @ (side, along) =
+        free.min_by_key(|place| boxes(place).iter().map(|b| taken.covered(b)).sum::<usize>())?;
+    boxes(&place).into_iter().for_each(|b| taken.take(b));
     let at = (from.0 + along * angle.cos(), from.1 + along * angle.sin());
-    let lifted = (at.0 + 6.0 * angle.sin(), at.1 - 6.0 * angle.cos());
+    let lift = if side > 0.0 { 6.0 } else { -13.0 };
+    let lifted = (at.0 + lift * angle.sin(), at.1 - lift * angle.cos());
     let degrees = page::round(angle.to_degrees());
     let turn = format!("rotate({degrees} {} {})", page::round(lifted.0), page::round(lifted.1));
     Some(page::text(lifted.0, lifted.1, "rf-label rf-halo", label).set("transform", turn))
@@ -136,11 +167,12 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
     let (top, roof) = (highest(None), highest(Some("rf-roof")));
     let mut g = Group::new();
     for slope in slopes {
-        let start = (frame.y.low() / slope.value).max(frame.x.low());
-        let end = (top / slope.value).min(frame.x.high());
-        if end <= start {
-            continue;
-        }
+        let Some((start, end)) = ends(frame, slope.value, top) else { continue };
+        let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
+        avoid(taken, point(start), point(end));
+    }
+    for slope in slopes {
+        let Some((start, end)) = ends(frame, slope.value, top) else { continue };
         let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
         // Bold up to the roof, thin on to the highest mix.
         let knee = (roof / slope.value).clamp(start, end);
@@ -155,14 +187,32 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
     g
 }
 
-/// Small boxes that together cover a rotated label's height.
-fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64) -> Vec<Area> {
+/// Intensities between which a bandwidth is drawn, up to the rate `top`.
+fn ends(frame: &Frame, bandwidth: f64, top: f64) -> Option<(f64, f64)> {
+    let start = (frame.y.low() / bandwidth).max(frame.x.low());
+    let end = (top / bandwidth).min(frame.x.high());
+    (end > start).then_some((start, end))
+}
+
+/// Labels leave a line free where they can.
+fn avoid(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
+    const STEP: f64 = 4.0;
+    let steps = ((to.0 - from.0).hypot(to.1 - from.1) / STEP).ceil().clamp(1.0, 400.0) as u32;
+    for i in 0..=steps {
+        let share = f64::from(i) / f64::from(steps);
+        let at = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+        taken.prefer_free(Area::around(at.0, at.1, 0.5));
+    }
+}
+
+/// Small boxes that together cover a rotated label's height, above (`side` 1) or below its line (−1).
+fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64, side: f64) -> Vec<Area> {
     let steps = (length / 9.0).ceil() as u32;
     (0..=steps)
         .map(|i| {
             let d = along - 4.0 + (length + 12.0) * f64::from(i) / f64::from(steps.max(1));
             let (x, y) = (start.0 + d * angle.cos(), start.1 + d * angle.sin());
-            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 6.5)
+            Area::around(x + side * 10.0 * angle.sin(), y - side * 10.0 * angle.cos(), 6.5)
         })
         .collect()
 }

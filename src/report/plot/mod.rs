@@ -2,6 +2,7 @@
 //! and dark ground.
 
 pub mod arrows;
+pub mod axes;
 pub mod communication;
 pub mod fans;
 pub mod function;

@@ -49,3 +49,34 @@ fn code_that_no_window_counted_gets_advice() {
     profile.functions.iter_mut().for_each(|f| f.instructions = Some(1));
     assert!(!flat(&profile).contains(hint));
 }
+
+#[test]
+fn more_than_all_of_a_bound_is_explained_where_it_is_shown() {
+    let mut profile = sample::profile();
+    let hottest = profile.functions.iter().position(|f| f.name == "triad").unwrap();
+    let remark = "at above 100 %: faster than the measured ceiling";
+    assert!(!text(&profile).contains(remark));
+    profile.functions[hottest].analysis.roof_fraction = Some(1.18);
+    let told = text(&profile);
+    assert!(told.contains("118 %") && told.contains(remark), "{told}");
+    assert!(told.find("118 %") < told.find(remark) && told.lines().count() <= 24, "{told}");
+}
+
+#[test]
+fn what_is_cut_says_which_option_shows_it_whole() {
+    use crate::profile::run::Warning;
+    let mut profile = sample::profile();
+    let effect = "elapsed times include these waits, and threads that wait for the delayed ones look unbalanced";
+    profile.run.warnings = vec![Warning::new("load", "threads waited 2 s", effect, &"words ".repeat(40))];
+    // With fewer functions there is room for warnings.
+    profile.functions.truncate(2);
+    let told = text(&profile);
+    assert!(told.contains("unbalanced. … (--all)\n"), "{told}");
+    let saving = profile.functions.iter_mut().flat_map(|f| &mut f.analysis.savings);
+    saving.for_each(|saving| saving.advice = "do this or that ".repeat(30));
+    let told = text(&profile);
+    assert!(told.contains(" … (--function)\n") && !told.contains(" …\n"), "{told}");
+    let whole =
+        render(&profile, Format::Text, &View { extent: crate::report::Extent::All, ..View::default() }).unwrap();
+    assert!(!whole.contains("… (--all)") && whole.contains("words words."), "{whole}");
+}

@@ -147,6 +147,33 @@ fn programs_that_are_others_are_compared_all_the_same_and_it_is_said() {
     );
 }
 
+#[test]
+fn programs_that_work_in_main_alone_are_compared_by_it() {
+    // All work of each is in one function, or in a second one, too.
+    let of = |program: &str, names: &[&str]| {
+        let mut profile = before();
+        profile.run.command = vec![format!("./{program}")];
+        profile.functions.truncate(names.len());
+        for (f, name) in profile.functions.iter_mut().zip(names) {
+            (f.module, f.name) = (program.into(), (*name).into());
+        }
+        profile
+    };
+    let told = |old: &Profile, new: &Profile| diff::text(&diff::compare(old, new), 100);
+    let naive = of("naive", &["main"]);
+    for names in [&["main"][..], &["main", "kernel"]] {
+        for text in [told(&naive, &of("tiled", names)), told(&of("tiled", names), &naive)] {
+            assert!(!text.contains("different programs") && text.contains("is compared with"), "{names:?}: {text}");
+        }
+    }
+    let text = told(&naive, &of("other", &["other+0x10"]));
+    let why = "! These are profiles of different programs, naive and other: they have other names, and no function of";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{text}");
+    // A main without other functions in common is no likeness where both have other work.
+    let text = told(&of("naive", &["main", "sort"]), &of("other", &["main", "draw"]));
+    assert!(text.contains("different programs"), "{text}");
+}
+
 /// Answers for the two builds.
 fn judged(text: &str) -> Judgement {
     let (old, new) = (before(), after());

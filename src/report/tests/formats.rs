@@ -234,7 +234,7 @@ fn pictures_are_well_formed_and_name_what_they_leave_out() {
         "list_walk",
         "DRAM read 51.0 GB/s",
         "the roof",
-        "hash_bytes (integer operations)",
+        "hash_bytes (next to no FLOPs)",
         "jit_code (not counted)",
     ] {
         assert!(roofline.contains(name), "{name}");
@@ -243,6 +243,65 @@ fn pictures_are_well_formed_and_name_what_they_leave_out() {
     let flames = made(Format::Flamegraph);
     well_formed(&flames);
     assert!(flames.contains("triad"));
+}
+
+/// The sample as a program that executes no FLOPs.
+fn of_integers() -> Profile {
+    let mut profile = sample::profile();
+    for f in &mut profile.functions {
+        f.flops = None;
+        f.fp_instructions = f.fp_instructions.map(|_| 0);
+    }
+    crate::roofline::analyse(&mut profile);
+    profile
+}
+
+/// Attribute `name` of a tag as a number.
+fn attribute(tag: &str, name: &str) -> f64 {
+    tag.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+}
+
+/// Where the axis `name` of a roofline has a value.
+fn scale(svg: &str, name: &str) -> impl Fn(f64) -> f64 {
+    let ends = svg.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap();
+    let ends: Vec<f64> = ends.split(' ').map(|end| end.parse().unwrap()).collect();
+    move |value| ends[2] + (value / ends[0]).ln() / (ends[1] / ends[0]).ln() * (ends[3] - ends[2])
+}
+
+#[test]
+fn a_program_without_flops_is_drawn_in_instructions() {
+    let profile = of_integers();
+    let svg = render(&profile, Format::Svg, &View::default()).unwrap();
+    well_formed(&svg);
+    let axis_texts: Vec<&str> =
+        svg.split('<').filter(|tag| tag.contains("rf-axis") || tag.contains("rf-tick")).collect();
+    assert!(axis_texts.iter().any(|text| text.contains("[instructions/byte]")), "{axis_texts:?}");
+    assert!(axis_texts.iter().any(|text| text.contains("Ginstr/s")), "{axis_texts:?}");
+    assert!(axis_texts.iter().all(|text| !text.contains("FLOP")), "one unit: {axis_texts:?}");
+    let issue = profile.machine.ceilings.iter().filter(|c| c.id == "issue").filter_map(|c| c.value).fold(0.0, f64::max);
+    let (x, y) = (scale(&svg, "data-x"), scale(&svg, "data-y"));
+    let roof = svg.split('<').find(|tag| tag.contains("class=\"rf-roof\"")).unwrap();
+    assert!((attribute(roof, "y1") - y(issue)).abs() < 0.1, "{roof}");
+    let mut dots = 0;
+    for point in svg.split("data-f=\"").skip(1) {
+        let f = &profile.functions[point.split('"').next().unwrap().parse::<usize>().unwrap()];
+        let Some(circle) = point.split('<').find(|tag| tag.contains("class=\"rf-dot\"") && tag.contains("circle"))
+        else {
+            continue;
+        };
+        let instructions = f.work.as_ref().unwrap().issue_slots as f64;
+        let rate = instructions / f.time_s.unwrap();
+        assert!((attribute(circle, "cy") - y(rate)).abs() < 0.1, "{}: {circle}", f.name);
+        let bytes = f.bytes.unwrap();
+        let outermost = [bytes.dram, bytes.l3, bytes.l2, bytes.l1].into_iter().flatten().find(|b| *b > 0).unwrap();
+        assert!((attribute(circle, "cx") - x(instructions / outermost as f64)).abs() < 0.1, "{}: {circle}", f.name);
+        let bound = f.analysis.roof_fraction.map_or(rate, |at| rate / at);
+        assert!(bound <= 1.001 * issue, "{}: its bound {bound:e} is above the roof {issue:e}", f.name);
+        dots += 1;
+    }
+    assert!(dots >= 8, "{dots} dots");
+    let own = own_roofline(&profile, "branchy");
+    assert!(own.contains("[instructions/byte]") && !own.contains("FLOP") && !own.contains(" Gop/s"), "{own}");
 }
 
 /// `--format svg --function NAME`.

@@ -6,6 +6,10 @@ const frames = () => {
 const frameOf = (i) => D.name[i].replace(/;/g, ':');
 const frameName = (title) => title.textContent.replace(/ \([^()]*\)$/, '');
 const drawFrames = () => {
+  const doc = $('flames') && $('flames').contentDocument;
+  if (doc && doc.documentElement) {
+    if (state.theme) doc.documentElement.dataset.theme = state.theme; else delete doc.documentElement.dataset.theme;
+  }
   for (const title of frames()) {
     const own = state.f < 0 || frameName(title) === frameOf(state.f);
     title.parentNode.style.opacity = own ? '' : '0.35';

@@ -22,10 +22,18 @@ class Taken {
   constructor(left, top, right, bottom) {
     this.inside = (shape) => shape.every(([x, y]) => x >= left && x <= right && y >= top && y <= bottom);
     this.shapes = [];
+    // Lines that a label covers only where there is no better place, each with its weight.
+    this.lines = [];
   }
-  // The first of `places` whose shape is free; it is taken.
+  // Of the free `places` the one that covers fewest lines and is near; it is taken.
   place(places) {
-    const found = places.find(({ shape }) => this.inside(shape) && !this.shapes.some((other) => overlaps(shape, other)));
+    const isFree = ({ shape }) => this.inside(shape) && !this.shapes.some((other) => overlaps(shape, other));
+    const cost = ({ far, shape }) => far > 14 ? 100 : this.lines.reduce((sum, line) => sum + (overlaps(shape, line.shape) ? line.weight : 0), 0);
+    let found, least = Infinity;
+    for (const place of places) {
+      const own = least > 0 && isFree(place) ? cost(place) : Infinity;
+      if (own < least) [found, least] = [place, own];
+    }
     if (found) this.shapes.push(found.shape);
     return found;
   }

@@ -44,23 +44,34 @@ const drawAxes = (x, y) => {
     all.push(vertical(v, 'rf-grid'), node('text', { x: x(v), y: BOTTOM + 18, class: 'rf-tick', 'text-anchor': 'middle' }, text));
   }
   for (const v of ticks(y0, y1)) {
-    all.push(horizontal(v, 'rf-grid'), node('text', { x: LEFT - 8, y: y(v) + 4, class: 'rf-tick', 'text-anchor': 'end' }, short(si(v, 'FLOP/s'))));
+    all.push(horizontal(v, 'rf-grid'), node('text', { x: LEFT - 8, y: y(v) + 4, class: 'rf-tick', 'text-anchor': 'end' }, short(si(v, counted() + '/s'))));
   }
   first.before(...all);
+  const title = axes.querySelector('.rf-axis');
+  title.textContent = title.textContent.replace(/\[.*?\/byte\]/, counted() === 'instr' ? '[instructions/byte]' : '[FLOP/byte]');
   axes.dataset.x = `${x0} ${x1} ${LEFT} ${RIGHT}`;
   axes.dataset.y = `${y0} ${y1} ${BOTTOM} ${TOP}`;
 };
 
-// A ceiling from the fastest slope to the right edge; a slope up to the highest ceiling. Each is a button with a wide invisible line.
-const drawRoof = (roof, x, y, taken) => {
+// A ceiling goes from the fastest slope to the right edge, a slope up to the highest ceiling: intensities and rates of both ends; null outside.
+const endsOf = (roof) => {
   const [x0, x1, y0, y1] = view(), flat = !roof.level, of = roofs();
   const fastest = Math.max(0, ...of.filter((r) => r.level).map((r) => r.value));
   const highest = Math.max(0, ...of.filter((r) => !r.level).map((r) => r.value)) || y1;
   const from = flat ? (fastest ? Math.max(roof.value / fastest, x0) : x0) : Math.max(x0, y0 / roof.value);
   const to = flat ? x1 : Math.min(highest / roof.value, x1);
   const rate = (oi) => flat ? roof.value : oi * roof.value;
-  if (to <= from || rate(to) < y0 || rate(from) > y1) return null;
-  const a = [x(from), y(rate(from))], b = [x(to), y(rate(to))];
+  return to <= from || rate(to) < y0 || rate(from) > y1 ? null : { from, to, rate };
+};
+const lineOf = (roof, x, y) => {
+  const ends = endsOf(roof);
+  return ends && [ends.from, ends.to].map((oi) => [x(oi), y(ends.rate(oi))]);
+};
+// Each is a button with a wide invisible line.
+const drawRoof = (roof, x, y, taken) => {
+  const found = endsOf(roof), flat = !roof.level, of = roofs();
+  if (!found) return null;
+  const { from, to, rate } = found, [a, b] = lineOf(roof, x, y);
   const ends = { x1: a[0], y1: a[1], x2: b[0], y2: b[1] };
   // A slope is bold up to the roof, thin on to the highest mix.
   const bold = of.find((r) => r.class === 'rf-roof'), knee = flat || !bold ? to : Math.min(Math.max(bold.value / roof.value, from), to);
@@ -80,9 +91,11 @@ const drawRoof = (roof, x, y, taken) => {
       for (let end = RIGHT - 8; end - width > a[0]; end -= 30) places.push({ x: end - width, y: a[1] + below, shape: textShape(end - width, a[1] + below, width, 11) });
     }
   } else {
-    for (let along = 12; along < run - width - 12; along += 24) {
-      const at = [a[0] + along * Math.cos(angle) + 6 * Math.sin(angle), a[1] + along * Math.sin(angle) - 6 * Math.cos(angle)];
-      places.push({ x: at[0], y: at[1], shape: textShape(at[0], at[1], width, 11, angle) });
+    for (const above of [6, -13]) {
+      for (let along = 12; along < run - width - 12; along += 24) {
+        const at = [a[0] + along * Math.cos(angle) + above * Math.sin(angle), a[1] + along * Math.sin(angle) - above * Math.cos(angle)];
+        places.push({ x: at[0], y: at[1], shape: textShape(at[0], at[1], width, 11, angle) });
+      }
     }
   }
   const at = taken.place(places);
@@ -94,19 +107,19 @@ const drawRoof = (roof, x, y, taken) => {
 };
 
 const radius = (i) => 4 + 14 * Math.sqrt(Math.min(Math.max(D.share[i] || 0, 0), 1));
-const onAxes = (i) => D.axis[i] === 'flop' && D.rate[i] > 0 && intensity(i) > 0;
+const onAxes = (i) => drawnRate(i) > 0 && intensity(i) > 0;
 // Functions with a dot, the hottest first, and how many of those shown have no intensity at this level.
 const dotted = (set) => {
-  const all = byShare.filter((i) => set.has(i) && D.axis[i] === 'flop' && D.rate[i] > 0 && (D.share[i] >= LEAST_SHARE || D.built[i])
-    && (!state.precision || !D.prec[i] || D.prec[i] === state.precision)).slice(0, MOST_DOTS);
+  const all = byShare.filter((i) => set.has(i) && drawnRate(i) > 0 && (D.share[i] >= LEAST_SHARE || D.built[i])
+    && (!state.precision || counted() === 'instr' || !D.prec[i] || D.prec[i] === state.precision)).slice(0, MOST_DOTS);
   if (state.f >= 0 && !all.includes(state.f) && onAxes(state.f)) all.push(state.f);
   const dots = all.filter(onAxes);
   return [dots, all.length - dots.length];
 };
 // At the right edge where its intensity is beyond the axis that shows everything; a zoomed picture leaves out what is outside.
 const spot = (i, x, y) => {
-  const beyond = !state.zoom && intensity(i) > view()[1];
-  return { x: beyond ? RIGHT - radius(i) - 2 : Math.min(x(intensity(i)), state.zoom ? Infinity : RIGHT - 8), y: y(D.rate[i]), beyond };
+  const oi = drawn(i, intensity(i)), beyond = !state.zoom && oi > view()[1];
+  return { x: beyond ? RIGHT - radius(i) - 2 : Math.min(x(oi), state.zoom ? Infinity : RIGHT - 8), y: y(drawnRate(i)), beyond };
 };
 const inside = (at) => at.x >= LEFT && at.x <= RIGHT && at.y >= TOP && at.y <= BOTTOM;
 
@@ -115,14 +128,14 @@ const drawDot = (i, at, rank, x, y) => {
   const g = node('g', { class: 'rf-pt' + (i === state.f ? ' rf-on' : state.f >= 0 ? ' rf-off' : ''), 'data-f': i, tabindex: 0, role: 'button', 'aria-label': D.name[i] });
   if (state.level === 'outer' && D.share[i] >= 0.05 && rank < 8) {
     const rings = LEVELS.slice(0, 3).filter((level) => D[level][i] > 0 && Math.abs(D[level][i] / outer(i) - 1) > 0.05);
-    const xs = [...rings.map((level) => x(D[level][i])), at.x];
+    const xs = [...rings.map((level) => x(drawn(i, D[level][i]))), at.x];
     const levels = node('g', { class: 'rf-levels' });
     if (rings.length) levels.append(node('line', { x1: Math.min(...xs), x2: Math.max(...xs), y1: at.y, y2: at.y, class: 'rf-thread', stroke: color }));
-    for (const level of rings) levels.append(node('circle', { cx: x(D[level][i]), cy: at.y, r: 3.6, class: 'rf-ring', stroke: color, 'data-ring': level }));
+    for (const level of rings) levels.append(node('circle', { cx: x(drawn(i, D[level][i])), cy: at.y, r: 3.6, class: 'rf-ring', stroke: color, 'data-ring': level }));
     g.append(levels);
   }
   if (D.at[i] > 0 && D.at[i] < 1 && rank < 8) {
-    const top = y(D.rate[i] / D.at[i]);
+    const top = y(drawnRate(i) / D.at[i]);
     if (top < at.y - r - 2) {
       g.append(node('line', { x1: at.x, x2: at.x, y1: at.y - r, y2: top, class: 'rf-gap', stroke: color }),
         node('line', { x1: at.x - 5, x2: at.x + 5, y1: top, y2: top, class: 'rf-gap', stroke: color }));
@@ -156,6 +169,11 @@ const drawRoofline = (set) => {
   const dots = all.map((i) => [i, spot(i, x, y)]).filter(([, at]) => inside(at));
   drawAxes(x, y);
   dots.forEach(([i, at]) => taken.shapes.push(box(at.x - radius(i), at.y - radius(i), at.x + radius(i), at.y + radius(i))));
+  for (const roof of roofs()) {
+    const line = lineOf(roof, x, y);
+    // Slopes lie close together, and a label of one must not be taken for another's.
+    if (line) taken.lines.push({ shape: [...line, ...[...line].reverse().map(([u, v]) => [u, v + 0.5])], weight: roof.level ? 3 : 1 });
+  }
   const lines = [...roofs()].sort((a, b) => !!b.level - !!a.level || b.value - a.value).map((r) => drawRoof(r, x, y, taken)).filter(Boolean);
   const drawn = dots.map(([i, at], rank) => drawDot(i, at, rank, x, y));
   dots.forEach(([i, at], k) => drawn[k].append(...dotLabel(i, at, taken)));
@@ -167,6 +185,8 @@ const drawRoofline = (set) => {
   const again = focused && [...body.querySelectorAll('[tabindex]')].find((e) => e.dataset.roof === focused.roof && e.dataset.f === focused.f);
   if (again) again.focus({ preventScroll: true });
   svg.querySelector('.rf-note').textContent = D.note + precision();
+  // What is said of functions without a place is true of the usual axes alone.
+  svg.querySelectorAll('.rf-others').forEach((e) => { e.style.display = precision() === D.precision ? '' : 'none'; });
   const where = { outer: 'outermost level measured', aware: 'L1 bytes against all bandwidths', l1: 'L1', l2: 'L2', l3: 'L3', dram: 'DRAM' };
   const others = all.length - dots.length;
   $('levelnote').textContent = `intensity: ${where[state.level]}` + (absent ? `; ${absent} functions without bytes there` : '')

@@ -5,13 +5,19 @@ const state = { f: -1, level: 'outer', precision: '', show: 100, q: '', sort: 's
 const roofs = () => D.roofs.filter((r) => !r.precision || r.precision === precision());
 const precision = () => state.precision || D.precision;
 const chosenRoof = () => roofs().find((r) => r.id === state.roof);
+// What the picture counts: FLOPs, or instructions, which every function has.
+const counted = () => precision() === 'instructions' ? 'instr' : 'FLOP';
+// Operations of the picture for each of a function's own; null where it has no place.
+const factor = (i) => counted() === 'instr' ? D.instr[i] : D.axis[i] === 'flop' ? 1 : null;
+const drawn = (i, value) => factor(i) === null || value === null ? null : value * factor(i);
+const drawnRate = (i) => drawn(i, D.rate[i]);
 const intensity = (i) => state.level === 'outer' ? outer(i) : D[state.level === 'aware' ? 'l1' : state.level][i];
 
 // Share of the chosen ceiling that a function reaches: of its rate, or of a bandwidth the bytes a second that cross that level.
 const ofRoof = (i) => {
   const roof = chosenRoof();
   if (!roof || D.rate[i] === null) return null;
-  if (!roof.level) return D.axis[i] === 'flop' ? D.rate[i] / roof.value : null;
+  if (!roof.level) return drawnRate(i) === null ? null : drawnRate(i) / roof.value;
   const oi = D[roof.level][i];
   return oi > 0 ? D.rate[i] / oi / roof.value : null;
 };

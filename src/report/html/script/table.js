@@ -35,24 +35,31 @@ const sorted = (set) => {
 };
 
 let order = [];
+// A long name breaks between its words first.
+const breakable = (name) => {
+  const span = element('span', undefined, 'n');
+  name.split(/(?<=_|::|[,<(])/).forEach((part) => span.append(part, element('wbr')));
+  return span;
+};
 const tableRow = (i) => {
   const row = element('tr');
   row.dataset.f = i;
   row.tabIndex = 0;
   const first = element('td', undefined, 'named'), dot = element('span', undefined, 'dot');
   dot.style.background = D.colors[D.class[i]];
-  first.append(dot, element('span', D.name[i], 'n'), element('span', D.places[D.place[i]], 'place'));
+  first.append(dot, breakable(D.name[i]), element('span', D.places[D.place[i]], 'place'));
   first.dataset.key = 'name';
   row.append(first);
   for (const [key, , cell] of COLUMNS.slice(1)) {
     if (key === 'roof' && !chosenRoof()) continue;
     const text = cell(i), words = key === 'held' || key === 'by';
-    const td = text === null ? element('td', '–', 'absent') : element('td', text, words ? 'words' : '');
+    const td = text === null ? element('td', '–', words ? 'absent words' : 'absent') : element('td', text, words ? 'words' : '');
     if (key === 'at' && D.built[i]) td.append(element('span', [' \u2713', ' \u2717'][D.built[i] - 1], 'place'));
     td.dataset.key = key;
     row.append(td);
   }
   row.classList.toggle('on', i === state.f);
+  row.classList.toggle('cold', D.share[i] === null);
   return row;
 };
 const drawTable = (set) => {

@@ -11,14 +11,16 @@ const CELLS = {
   rate: (i) => [`rate: ${si(D.rate[i], unit(i) + '/s') ?? 'not measured'}`, from('operations', 'src_ops', i), from('time', 'src_time', i)],
   oi: (i) => [`intensity: ${intensity(i) === null ? 'not measured' : digits(intensity(i)) + ' ' + unit(i) + '/B'}`, from('operations', 'src_ops', i), from('bytes', 'src_bytes', i)],
   held: (i) => [`held by: ${cls(i)}`, D.low[i] ? 'low confidence' : ''],
-  at: (i) => [`${D.least[i] ? 'at least ' : ''}${percent(D.at[i]) ?? 'not measured'} of its own bound`, 'computed: least time of the binding term / measured time'],
+  at: (i) => [`${D.least[i] ? 'at least ' : ''}${percent(D.at[i]) ?? 'not measured'} of its own bound`, 'computed: least time of the binding term / measured time', D.at[i] >= 1.005 && 'above 100 %: the ceiling (noise, a slower clock), the time or the bytes are off by that much'],
   roof: (i) => [`${percent(ofRoof(i)) ?? 'not measured'} of ${state.roof}`],
 };
 CELLS.by = CELLS.saves;
-const ofFunction = (i) => [D.name[i], ...['time', 'share', 'rate', 'oi', 'held', 'at'].flatMap((key) => CELLS[key](i))];
-const ofRing = (i, level) => [D.name[i], `${digits(D[level][i])} ${unit(i)}/B at ${level.toUpperCase()} (${level === 'l1' ? sourceOf('src_ops', i) : sourceOf('src_bytes', i)})`];
+const ofFunction = (i) => [D.name[i], ...['time', 'share', 'rate', 'oi', 'held', 'at'].flatMap((key) => CELLS[key](i)), inInstructions(i)];
+const inInstructions = (i) => counted() === 'instr' && drawnRate(i) !== null
+  && `drawn: ${si(drawnRate(i), 'instr/s')}` + (intensity(i) === null ? '' : `, ${digits(drawn(i, intensity(i)))} instr/B`);
+const ofRing = (i, level) => [D.name[i], `${digits(drawn(i, D[level][i]))} ${counted()}/B at ${level.toUpperCase()} (${level === 'l1' ? sourceOf('src_ops', i) : sourceOf('src_bytes', i)})`];
 const ofRoofLine = (id) => {
-  const r = D.roofs.find((roof) => roof.id === id), u = r.level ? 'B/s' : 'FLOP/s';
+  const r = D.roofs.find((roof) => roof.id === id), u = r.level ? 'B/s' : counted() + '/s';
   const interval = r.spread === null ? 'interval: not known' : `interval: ${si(r.value * (1 - r.spread), u)} to ${si(r.value * (1 + r.spread), u)}`;
   return [r.label, `${r.id}: ${si(r.value, u)}, ${r.how}, ${r.quality}, ${r.threads} threads`, interval, 'click: compare all functions with it'];
 };
