@@ -52,7 +52,11 @@ pub mod wrap;
 mod tests;
 
 use crate::profile::Profile;
+use std::borrow::Cow;
+
 pub use crate::profile::number;
+use crate::roofline::rough;
+
 
 pub use error::ReportError;
 pub use flamegraph::Flames;
@@ -114,6 +118,11 @@ impl Format {
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
     Ok(match format {
+    let known = match format {
+        Format::Json => Cow::Borrowed(profile),
+        _ => rough::known(profile),
+    };
+    let profile = &*known;
         Format::Text => match view.extent {
             Extent::Brief => brief::report(profile, view),
             Extent::Function => explain::text(profile, view),

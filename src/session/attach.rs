@@ -18,7 +18,7 @@ use super::evidence::Evidence;
 use super::options::RunOptions;
 use super::outcome::Outcome;
 use super::output::OutputFolder;
-use super::progress::Notices;
+use super::progress::{self, Notices};
 use super::single::{self, Span};
 use super::{SessionError, assemble, ceilings, passes, preflight};
 
@@ -46,7 +46,10 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         Some(to_s) => format!("for {to_s} s"),
         None => "until Ctrl-C or its end".into(),
     };
-    notices.say(&format!("profiles process {pid} {until}; it runs on, about {:.0} % slower", 100.0 * options.budget));
+    notices.say(&format!(
+        "profiles process {pid} {until}; it runs on, counted in windows that may slow it down by {} %",
+        progress::in_percent(options.budget)
+    ));
     let command = command_line(pid);
     let began = read_start_ticks(process);
     let gate = Gate::default();

@@ -53,6 +53,8 @@ pub struct Visited {
     pub refused: Vec<Refused>,
     /// Stretches in which nothing was to be collected, in nanoseconds of CLOCK_MONOTONIC.
     pub off: Vec<(u64, u64)>,
+    /// Seconds by which the visits have delayed the program.
+    pub delay_s: f64,
 }
 
 /// The part of the run in which the program is visited, in seconds from its beginning.
@@ -152,7 +154,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     }
     let (counted, windows) = visitor.finish();
     off.note(false);
-    Visited { counted, windows, refused, off: off.stretches }
+    Visited { counted, windows, refused, off: off.stretches, delay_s: pace.paid_s() }
 }
 
 /// Stretches in which nothing was to be collected.

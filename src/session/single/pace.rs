@@ -41,6 +41,11 @@ impl Pace {
         if self.budget > 0.0 { self.next_s } else { f64::INFINITY }
     }
 
+    /// Seconds by which all visits so far have delayed the program: stops as measured, and slower code at its usual price.
+    pub fn paid_s(&self) -> f64 {
+        self.paid_s
+    }
+
     /// The length of a window that begins at `now_s`.
     pub fn length(&self, now_s: f64) -> Duration {
         let grown = SHORTEST_S * (1.0 + now_s / GROWS_FROM_S).sqrt();
