@@ -68,6 +68,11 @@ impl Pace {
         self.next_s = now_s + gap_s * (0.5 + self.random());
     }
 
+    /// Nothing was to be visited at `now_s`, or in vain: the next visit comes no earlier than usual, and not before `least_s` have passed.
+    pub fn put_off(&mut self, now_s: f64, least_s: f64) {
+        self.next_s = self.next_s.max(now_s + LEAST_GAP_S.max(least_s) * (0.5 + self.random()));
+    }
+
     /// Uniform in 0..1 (splitmix64).
     fn random(&mut self) -> f64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
