@@ -212,6 +212,16 @@ fn a_service_that_was_idle_is_visited_when_it_works() {
 }
 
 #[test]
+fn a_part_of_a_run_that_never_began_is_told() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.run(["--delay", "1e9", "--memory", "off", "-o", "r", "--", "true"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
+    assert!(warnings.contains("collection was to begin after 1000000000 s"), "{warnings}");
+    assert_eq!(status(&sandbox.run(["--duration", "0", "--", "true"])), 2);
+}
+
+#[test]
 fn where_windows_would_not_do_the_program_runs_twice_and_rprof_says_why() {
     let sandbox = Sandbox::new();
     sandbox.file("job", "#!/bin/sh\necho ran >>log\n", 0o755);

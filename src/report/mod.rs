@@ -30,6 +30,7 @@ pub mod markdown;
 pub mod merge;
 pub mod mpi;
 pub mod name;
+pub mod near;
 pub mod network;
 pub mod palette;
 pub mod plot;
@@ -51,12 +52,12 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
-use crate::profile::Profile;
 use std::borrow::Cow;
 
-pub use crate::profile::number;
+use crate::profile::Profile;
 use crate::roofline::rough;
 
+pub use crate::profile::number;
 
 pub use error::ReportError;
 pub use flamegraph::Flames;
@@ -117,12 +118,12 @@ impl Format {
 /// # Errors
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
-    Ok(match format {
     let known = match format {
         Format::Json => Cow::Borrowed(profile),
         _ => rough::known(profile),
     };
     let profile = &*known;
+    Ok(match format {
         Format::Text => match view.extent {
             Extent::Brief => brief::report(profile, view),
             Extent::Function => explain::text(profile, view),

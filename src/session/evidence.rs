@@ -68,7 +68,7 @@ impl Evidence {
         if windows.iter().all(|w| w.blocks.is_empty()) {
             let reason = match refused.first() {
                 Some(refused) => refused.why.clone(),
-                None => "the program ended before the first window".into(),
+                None => "the program, or the collection, ended before the first window".into(),
             };
             return self.without_windows(timed, reason);
         }

@@ -186,6 +186,7 @@ fn timed_pass(
         ));
     }
     let mut timed = pass.timed.evidence;
+    evidence.warnings.extend(options.window.never_began(timed.wall_s));
     options.window.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
@@ -222,6 +223,7 @@ fn one_pass(
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, place)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
+    evidence.warnings.extend(options.window.never_began(timed.wall_s));
     options.window.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
