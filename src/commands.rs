@@ -222,13 +222,17 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     };
     // A name that a function has is meant literally.
     let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.name == **name));
-    let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function);
+    let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function.clone());
     let source = shell_word(&profile_folder.display().to_string());
     let flames = match args.by {
         cli::report::FlamesArg::Time => report::Flames::Time,
         cli::report::FlamesArg::Lost => report::Flames::Lost,
     };
     let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
+    if let Some(wanted) = args.function.filter(|_| view.kept(&profile).next().is_none()) {
+        let (all, near) = (profile.functions.len(), report::near::clause(&profile, &wanted));
+        bad_choice(&format!("--function {wanted}: none of the {all} functions has a name that matches{near}"));
+    }
     let text = report::render(&profile, args.format, &view)?;
     match args.output {
         Some(path) => session::output::write_whole(&path, text.as_bytes())?,
@@ -282,7 +286,12 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
 
 /// Exits with 2 after one line, as clap does for the errors that it finds.
 fn bad_option(what: &str) -> ! {
-    let _ = writeln!(stderr(), "rprof: {what}; see rprof --help");
+    bad_choice(&format!("{what}; see rprof --help"))
+}
+
+/// The same, where no help is needed.
+fn bad_choice(what: &str) -> ! {
+    let _ = writeln!(stderr(), "rprof: {what}");
     std::process::exit(2)
 }
 

@@ -133,6 +133,10 @@ fn one_function_everything_and_questions_are_one_command_away() {
     let brief = told(&["report", recorded]);
     assert!(brief.contains(&format!("More: rprof report {recorded}")) && !brief.contains("Ladder"), "{brief}");
     assert!(told(&["report", recorded, "--function", "triad"]).contains("Ladder of its ceilings"));
+    let nosuch = sandbox.run(["report", recorded, "--function", "tirad"]);
+    assert_eq!((status(&nosuch), stdout(&nosuch).as_str()), (2, ""));
+    assert_eq!(stderr(&nosuch).lines().count(), 1, "{}", stderr(&nosuch));
+    assert!(stderr(&nosuch).contains("has a name that matches; the hottest are"), "{}", stderr(&nosuch));
     assert!(told(&["report", recorded, "--all"]).contains("\nmachine: "));
     assert!(told(&["report", recorded, "--format", "svg", "--function", "triad"]).contains("its own roofline"));
     assert!(told(&["report", recorded, "--format", "svg", "--function", "gemm"]).contains("Roofline of"), "two match");

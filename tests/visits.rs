@@ -172,6 +172,56 @@ fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
 }
 
 #[test]
+fn a_program_that_traces_its_own_children_may() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "tracer");
+    let program = program.to_str().unwrap();
+    let natively = Command::new(program).output().unwrap();
+    for _ in 0..times() / 4 {
+        let output = sandbox.run(["--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program]);
+        assert_eq!(status(&output), 0, "rounds in which ptrace was refused: {}", stderr(&output));
+        assert_eq!(stdout(&output), String::from_utf8_lossy(&natively.stdout));
+        let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
+        assert!(warnings.contains("tracer has ptrace, so it may trace the program's processes"), "{warnings}");
+        std::fs::remove_dir_all(sandbox.path().join("r")).unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_traces_its_own_children_may_where_perf_event_open_is_refused() {
+    seccomp::refuse(&[libc::SYS_perf_event_open]);
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "tracer");
+    let output = sandbox.run(["--quiet", "--memory", "off", "-o", "r", "--", program.to_str().unwrap()]);
+    assert_eq!(status(&output), 0, "rounds in which ptrace was refused: {}", stderr(&output));
+    let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
+    assert!(warnings.contains("it ran without being sampled"), "{warnings}");
+}
+
+#[test]
+fn a_service_that_was_idle_is_visited_when_it_works() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "late");
+    let output =
+        sandbox.run(["--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program.to_str().unwrap()]);
+    assert_eq!((status(&output), stdout(&output).as_str()), (0, "done\n"), "{}", stderr(&output));
+    let profile = sandbox.profile("r");
+    let late = &function(&profile, "late")["source"]["instructions"];
+    // The suite runs beside other work: an interval may be missing, but windows have met it.
+    assert_ne!(late["reason"], "no window met it", "{late}");
+}
+
+#[test]
+fn a_part_of_a_run_that_never_began_is_told() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.run(["--delay", "1e9", "--memory", "off", "-o", "r", "--", "true"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
+    assert!(warnings.contains("collection was to begin after 1000000000 s"), "{warnings}");
+    assert_eq!(status(&sandbox.run(["--duration", "0", "--", "true"])), 2);
+}
+
+#[test]
 fn where_windows_would_not_do_the_program_runs_twice_and_rprof_says_why() {
     let sandbox = Sandbox::new();
     sandbox.file("job", "#!/bin/sh\necho ran >>log\n", 0o755);

@@ -27,7 +27,9 @@ pub const HEADER: &str = include_str!("../../include/rprof.h");
     subcommand_negates_reqs = true,
     override_usage = "rprof [run] [OPTIONS] -- PROGRAM [ARGS]...\n       rprof COMMAND",
     after_help = "Exit status: the program's own; 128+N if signal N ended it; 125 rprof failed, 126 cannot execute, \
-                  127 not found, 2 bad option."
+                  127 not found, 2 bad option.\n\
+                  Signals to rprof: Ctrl-C ends the program, too; SIGTERM and SIGHUP end rprof alone, with a report; SIGKILL \
+                  of rprof leaves the program running, too."
 )]
 pub struct Cli {
     /// The subcommand; without one, rprof profiles a program.

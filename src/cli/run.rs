@@ -24,7 +24,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "from")]
     pub delay: Option<f64>,
     /// Collect for so many seconds; the program runs on
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "to")]
+    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true, conflicts_with = "to")]
     pub duration: Option<f64>,
     /// Memory traffic: off, simulated on sampled cache sets, or exactly, which takes a hundred times as long as the program and more
     #[arg(long, value_enum, default_value = "sampled")]
@@ -77,6 +77,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if s >= 0.0 && s.is_finite() => Ok(s),
         _ => Err("expected seconds from the start of the run, 0 or more".into()),
+    }
+}
+
+fn some_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s.is_finite() => Ok(s),
+        _ => Err("expected a number of seconds above 0".into()),
     }
 }
 

@@ -26,7 +26,7 @@ use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::Missing;
-use crate::profile::evidence::estimate::FunctionEstimate;
+use crate::profile::evidence::estimate::{FunctionEstimate, Interval};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::names;
@@ -163,7 +163,8 @@ impl<'e> Joined<'e> {
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
             let made_at_run_time = code.known(id).place.is_some_and(|place| code.is_made_at_run_time(place));
-            let counts = self.trusted(id, counts.as_ref(), made_at_run_time);
+            let place = code.known(id).place;
+            let counts = self.trusted(id, counts.as_ref(), place, made_at_run_time);
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {
                 let counted = function.flops.map(|f| f.total as f64);
@@ -275,6 +276,7 @@ impl<'e> Joined<'e> {
         &self,
         id: FunctionId,
         counts: Option<&'c FunctionCounts>,
+        place: Option<Place>,
         made_at_run_time: bool,
     ) -> Result<&'c FunctionCounts, String> {
         if self.executed.is_none() {
@@ -295,6 +297,9 @@ impl<'e> Joined<'e> {
                 _ => {}
             }
         }
+        if counts.is_some() {
+            self.interval(place)?;
+        }
         let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
         let reason = match self.common.missing {
             _ if in_windows && made_at_run_time => "it was made at run time, and windows leave such code alone",
@@ -305,11 +310,23 @@ impl<'e> Joined<'e> {
         counts.ok_or_else(|| reason.into())
     }
 
-    /// Whether the counts of the function at `place` were extended from windows, and their error.
-    fn estimated(&self, place: Option<Place>) -> Option<Option<f64>> {
-        let estimate = self.evidence.counted?.estimate.as_ref()?;
+    /// The half-width of the interval of the counts of the function at `place`, relative; `None`: they were not extended from windows.
+    ///
+    /// # Errors
+    /// Why they have no interval.
+    fn interval(&self, place: Option<Place>) -> Result<Option<f64>, String> {
+        let Some(estimate) = self.evidence.counted.and_then(|counted| counted.estimate.as_ref()) else {
+            return Ok(None);
+        };
         let is_here = |f: &&FunctionEstimate| place.is_some_and(|p| (p.module, p.offset) == (f.module, f.start));
-        Some(estimate.functions.iter().find(is_here).and_then(|f| f.error))
+        match estimate.functions.iter().find(is_here).map(|f| f.interval) {
+            Some(Interval::Within(error)) => Ok(Some(error)),
+            Some(Interval::NoSample) => {
+                Err("windows met it, but no sample did: how much of it the rest of the run executed is not known"
+                    .into())
+            }
+            Some(Interval::FewWindows) | None => Err("too few windows met it for an interval".into()),
+        }
     }
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
@@ -337,7 +354,7 @@ impl<'e> Joined<'e> {
             elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
-            estimated: self.estimated(known.place),
+            estimated: self.interval(known.place).unwrap_or_default(),
             made_at_run_time: known.place.is_some_and(|place| code.is_made_at_run_time(place)),
             traffic: self.traffic_of(&context, |offset| !nest.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
@@ -406,7 +423,7 @@ impl<'e> Joined<'e> {
                 elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
                 inclusive_s: None,
                 counts: loop_counts(context, index, shape_loop.waits),
-                estimated: self.estimated(code.known(context.id).place),
+                estimated: self.interval(code.known(context.id).place).unwrap_or_default(),
                 made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
                 traffic: self.traffic_of(context, |offset| nest.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),

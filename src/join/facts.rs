@@ -21,8 +21,8 @@ pub struct Measured<'a> {
     pub inclusive_s: Option<f64>,
     /// From the counted pass, or the reason why there is none.
     pub counts: Result<&'a Counts, String>,
-    /// The counts were extended from windows: half-width of their 95 % interval, relative, if known. `None`: all was counted.
-    pub estimated: Option<Option<f64>>,
+    /// Half-width of the 95 % interval of counts that were extended from windows, relative. `None`: all was counted.
+    pub estimated: Option<f64>,
     /// It was made at run time: some of it may have been counted, some not.
     pub made_at_run_time: bool,
     /// From the memory model, or the reason why there is none.
@@ -71,8 +71,8 @@ pub struct Common {
 
 /// Why time in the kernel is not divided.
 const SIGNALS: &str = "signals or traps, for the most part: the kernel counted too few page faults for it";
-/// Of counts that were extended from windows.
-const NO_INTERVAL: &str = "too few windows or samples met it for an interval";
+/// Of counts that were extended from windows, where a function had several threads.
+const THREADS_APART: &str = "windows meet each thread at other times: how the counts divide among them is not known";
 /// Why a count that is not null is not the whole.
 const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
 const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
@@ -87,6 +87,12 @@ pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
     fill_counts(function, measured, common);
     fill_traffic(function, measured);
     function.per_thread = per_thread(measured, common);
+    if measured.estimated.is_some() && function.per_thread.len() > 1 {
+        for thread in &mut function.per_thread {
+            (thread.instructions, thread.flops, thread.dram_bytes) = (None, None, None);
+        }
+        missing(function, "per_thread", THREADS_APART);
+    }
     let team = team(measured, common);
     function.team = (!team.is_empty()).then_some(team.len() as u32);
     fill_time(function, measured, common);
@@ -174,16 +180,13 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     let is_part = of_all || measured.made_at_run_time && common.uncounted_share > 0.0;
     let uncounted = is_part.then_some(common.uncounted_share);
     let (how_counted, error) = match measured.estimated {
-        Some(of_windows) => ("estimated", of_windows.map(|e| e + uncounted.unwrap_or(0.0))),
+        Some(of_windows) => ("estimated", Some(of_windows + uncounted.unwrap_or(0.0))),
         None => ("counted", uncounted),
     };
     let how = || Source {
         how: how_counted.into(),
         error,
-        reason: match measured.estimated {
-            Some(None) => Some(NO_INTERVAL.to_owned()),
-            _ => is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
-        },
+        reason: is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
     };
     fields.iter().for_each(|f| {
         function.source.insert((*f).into(), how());
@@ -204,7 +207,7 @@ fn is_seen(traffic: &MeasuredTraffic) -> bool {
 fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     let near = ["bytes.l2", "cache_misses"];
     let far = ["bytes.l3", "bytes.dram", "misses"];
-    let of_counts = measured.estimated.flatten();
+    let of_counts = measured.estimated;
     let known = |traffic: &'m MeasuredTraffic| {
         let error = traffic::error_of_windows(&traffic.sum, traffic.one_in, traffic.error);
         error.map(|error| (traffic, of_counts.map_or(error, |of_counts| Some(error.unwrap_or(0.0).hypot(of_counts)))))
@@ -289,10 +292,20 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
     threads.into_iter().map(|(thread, figures)| PerThread { thread, ..figures }).collect()
 }
 
-/// Threads that had work in it: by counts if there are any, otherwise by samples.
+/// Threads that had work in it: by counts if there are any, otherwise by samples; by both where windows alone were counted.
 fn team(measured: &Measured, common: &Common) -> Vec<u32> {
+    let mut team = members(&measured.counts, &measured.elapsed, common);
+    if measured.estimated.is_some() {
+        team.extend(members(&Err(String::new()), &measured.elapsed, common));
+        team.sort_unstable();
+        team.dedup();
+    }
+    team
+}
+
+fn members(counts: &Result<&Counts, String>, elapsed: &Result<&Elapsed, String>, common: &Common) -> Vec<u32> {
     let mut work: BTreeMap<u32, f64> = BTreeMap::new();
-    let least = match (&measured.counts, &measured.elapsed) {
+    let least = match (counts, elapsed) {
         (Ok(counts), _) if !counts.per_thread.is_empty() => {
             for (thread, (instructions, _)) in &counts.per_thread {
                 let Some(index) = common.counted_threads.get(*thread as usize) else { continue };

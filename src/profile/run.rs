@@ -102,6 +102,9 @@ pub struct Pass {
     /// Timed pass: how `functions[].clock_hz` was seen; `None`: it was not, or an older rprof saw it by probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<ClockSource>,
+    /// Of windows: seconds by which they have delayed the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
     /// Counted pass: share of its CPU time in code that was not counted.
     #[serde(default)]
     pub uncounted_share: Option<f64>,

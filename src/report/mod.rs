@@ -30,6 +30,7 @@ pub mod markdown;
 pub mod merge;
 pub mod mpi;
 pub mod name;
+pub mod near;
 pub mod network;
 pub mod palette;
 pub mod plot;
@@ -51,7 +52,11 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use crate::profile::Profile;
+use crate::roofline::rough;
+
 pub use crate::profile::number;
 
 pub use error::ReportError;
@@ -113,6 +118,11 @@ impl Format {
 /// # Errors
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
+    let known = match format {
+        Format::Json => Cow::Borrowed(profile),
+        _ => rough::known(profile),
+    };
+    let profile = &*known;
     Ok(match format {
         Format::Text => match view.extent {
             Extent::Brief => brief::report(profile, view),

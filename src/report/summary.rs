@@ -24,9 +24,12 @@ fn outcome(profile: &Profile) -> String {
         1 => "1 thread, ".into(),
         n => format!("{n} threads, "),
     };
-    let used = run.parallelism.filter(|p| p.allowed > 1);
-    let used = used.map_or(String::new(), |p| format!("used {:.1} of {} CPUs, ", p.used, p.allowed));
     let too_little = run.warnings.iter().find(|w| w.code == TOO_FEW_SAMPLES_CODE);
+    let used = match run.parallelism {
+        _ if too_little.is_some() => "CPUs used not known (too few samples), ".into(),
+        Some(p) if p.allowed > 1 => format!("used {:.1} of {} CPUs, ", p.used, p.allowed),
+        _ => String::new(),
+    };
     let quality = match (too_little, nameless_share(profile), run.quality) {
         (Some(doubt), ..) => format!("; {}", doubt.text),
         (None, nameless, Some(_)) if nameless >= MOSTLY => {
@@ -73,7 +76,8 @@ fn passes(profile: &Profile) -> Option<String> {
                 .uncounted_share
                 .filter(|u| *u >= 0.001)
                 .map_or(String::new(), |u| format!(", {} not counted", percent(u)));
-            format!("{} {} ({}{samples}{lost}{memory}{uncounted})", p.kind, seconds(p.wall_s), p.source)
+            let delay = p.delay_s.map_or(String::new(), |s| format!(", delayed it by {}", seconds(s)));
+            format!("{} {} ({}{samples}{lost}{memory}{uncounted}{delay})", p.kind, seconds(p.wall_s), p.source)
         })
         .collect();
     (!told.is_empty()).then(|| format!("passes: {}", told.join(" · ")))

@@ -2,6 +2,8 @@
 
 use crate::profile::{Function, Profile};
 
+use crate::roofline::rough::ROUGH;
+
 use super::number::{percent, si};
 use super::summary;
 
@@ -125,7 +127,9 @@ fn clock(profile: &Profile) -> Option<(Level, String)> {
 fn counts(profile: &Profile) -> Option<(Level, String)> {
     let counted = profile.functions.iter().any(|f| f.instructions.is_some() || f.flops.is_some());
     if !counted {
-        return Some((Level::Fair, "work not counted".into()));
+        let in_windows = profile.run.passes.iter().any(|pass| pass.kind == "windows");
+        let why = if in_windows { " (too few windows or samples)" } else { "" };
+        return Some((Level::Fair, format!("work not counted{why}")));
     }
     let with_counts: f64 = profile
         .functions
@@ -139,7 +143,7 @@ fn counts(profile: &Profile) -> Option<(Level, String)> {
     let level = if with_counts >= MOSTLY_COUNTED { Level::Good } else { Level::Fair };
     let covered = format!("counts for {} of the time", percent(with_counts.min(1.0)));
     let Some(error) = estimated(profile) else { return Some((level, covered)) };
-    if error.is_infinite() {
+    if error > ROUGH {
         return Some((Level::Poor, format!("{covered}, estimated from too few windows")));
     }
     let level = match error {

@@ -30,6 +30,7 @@ pub mod products;
 pub mod ranking;
 pub mod remarks;
 pub mod reuse;
+pub mod rough;
 pub mod savings;
 pub mod surroundings;
 pub mod team;
@@ -191,8 +192,16 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
 
 fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     let expected = function.analysis.expected.take();
-    function.source.retain(|key, _| !key.starts_with("terms.") && key != "class");
+    function.source.retain(|key, _| !key.starts_with("terms.") && key != "class" && key != "ilp");
     let (analysis, bound) = analysis(function, context);
+    if let (None, Some(half)) = (&analysis.class, rough::of_counts(function)) {
+        function
+            .source
+            .insert("class".into(), not("analysed", format!("its counts are estimated {}", rough::reason(half))));
+    }
+    if analysis.ilp.is_none() {
+        function.source.insert("ilp".into(), not("measured", without_ilp(function, &bound)));
+    }
     for (id, term) in &bound.terms {
         if let Some(reason) = term.trace.reason() {
             let how = if term.seconds.is_some() { "lower bound" } else { "not measured" };
@@ -204,9 +213,28 @@ fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     bound
 }
 
+fn not(done: &str, reason: String) -> Source {
+    Source { how: format!("not {done}"), error: None, reason: Some(reason) }
+}
+
+/// Why `function` has no ILP.
+fn without_ilp(function: &Function, bound: &Bound) -> String {
+    if let Some(half) = rough::of_counts(function) {
+        return format!("its counts are estimated {}", rough::reason(half));
+    }
+    let lacking = |id| bound.term(id).trace.reason().filter(|_| bound.term(id).seconds.is_none());
+    let uncounted = || function.source.get("instructions").filter(|_| function.instructions.is_none())?.reason.clone();
+    uncounted()
+        .or_else(|| lacking(TermId::Pipe))
+        .or_else(|| lacking(TermId::Chain))
+        .unwrap_or_else(|| "it has no work for the execution units".into())
+}
+
 /// The analysis of one function, without changing it.
 pub fn analysis(function: &Function, context: Context<'_>) -> (Analysis, Bound) {
     let Context { host, options, around } = context;
+    let bare = rough::of_counts(function).map(|_| rough::without_counts(function));
+    let function = bare.as_ref().unwrap_or(function);
     let subject = Subject::new(function, host.of(function), around);
     let bound = Bound::of(&subject, around);
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);

@@ -36,7 +36,8 @@ pub fn leave_out(function: &mut Function) {
     function.source.retain(|key, _| !key.starts_with("terms."));
     let reason = format!("less than {} % of the run's instructions, and no sample", 100.0 * SHARE);
     let source = Source { how: "not analysed".into(), error: None, reason: Some(reason) };
-    function.source.insert("class".into(), source);
+    function.source.insert("class".into(), source.clone());
+    function.source.insert("ilp".into(), source);
     let expected = function.analysis.expected.take();
     function.analysis = Analysis { expected, class: Some("unknown".into()), ..Analysis::default() };
     function.loops.iter_mut().for_each(leave_out);

@@ -5,13 +5,16 @@
 //! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample
 //! ```
 //!
-//! Waiting and spinning is no use.
+//! Waiting and spinning is no use. A few samples do not tell it.
 
 use crate::profile::Profile;
-use crate::profile::run::Parallelism;
+use crate::profile::run::{Parallelism, TOO_FEW_SAMPLES_CODE};
 
-/// Of `profile`; `None` without a timed pass, or where it is not known how many CPUs were allowed.
+/// Of `profile`; `None` without a timed pass, with too few samples, or where it is not known how many CPUs were allowed.
 pub fn of(profile: &Profile) -> Option<Parallelism> {
+    if profile.run.warnings.iter().any(|warning| warning.code == TOO_FEW_SAMPLES_CODE) {
+        return None;
+    }
     let functions = &profile.functions;
     let busy_s: f64 = functions.iter().map(|f| f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0)).sum();
     let allowed = functions.iter().filter_map(|f| f.allowed_cpus).max()?;
@@ -49,5 +52,8 @@ mod tests {
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
         let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");
         assert!((used.used - 1.5).abs() < 1e-9 && used.allowed == 4, "{used:?}");
+        let mut short = profile(vec![sample(2.99), sample(1.0)]);
+        short.run.warnings.push(crate::profile::run::Warning::new(TOO_FEW_SAMPLES_CODE, "2 samples", "", ""));
+        assert_eq!(super::of(&short), None);
     }
 }

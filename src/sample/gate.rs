@@ -100,6 +100,11 @@ impl Gate {
         self.0.has_begun.load(Ordering::Acquire)
     }
 
+    /// Whether the sampler stops the program by ptrace, which has its price.
+    pub fn is_sampler_tracing(&self) -> bool {
+        !matches!(*self.tracing(), Tracing::Visits)
+    }
+
     /// Whether its end was seen, or nobody may visit it any more.
     pub fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)

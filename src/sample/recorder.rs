@@ -211,14 +211,17 @@ impl Recorder {
         self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu, blocked, path });
     }
 
-    /// Whether the source lost sight of the first process while it executed a program, before its code was mapped: then the
-    /// exit that it saw is none. Only for a source that reports every mapping.
-    pub fn lost_at_exec(&self) -> bool {
-        matches!(self.first, Some((_, false)))
+    /// Whether the source lost sight of the first process, so that the exit that it saw is none. A source that reports all (`complete`)
+    /// loses it while it executes a program, before its code is mapped. Without some records only times tell.
+    pub fn lost_sight(&self, complete: bool, reaped_ns: u64, cpu_s: f64) -> bool {
+        match self.first {
+            Some((_, is_mapped)) if complete => !is_mapped,
+            _ => self.went_on(reaped_ns, cpu_s),
+        }
     }
 
-    /// Whether the program went on after its last event: it was reaped at `reaped_ns`, and had used `cpu_s` of CPU time.
-    pub fn lost_sight(&self, reaped_ns: u64, cpu_s: f64) -> bool {
+    /// Whether the program seems to have gone on after its last event: it was reaped at `reaped_ns`, and had used `cpu_s` of CPU time.
+    fn went_on(&self, reaped_ns: u64, cpu_s: f64) -> bool {
         const LATE_NS: u64 = 20_000_000;
         const SURELY_LATE_NS: u64 = 500_000_000;
         let late_ns = reaped_ns.saturating_sub(self.last_exit_ns);
@@ -365,9 +368,9 @@ mod tests {
         r.enter_cpu(SECOND, 10, 10);
         r.leave_cpu(SECOND + SECOND / 100, 10, 10, false);
         r.exit(SECOND + SECOND / 100, 10);
-        assert!(r.lost_sight(SECOND + SECOND / 4, 0.2), "it computed on");
-        assert!(r.lost_sight(2 * SECOND, 0.01), "it slept on");
-        assert!(!r.lost_sight(SECOND + SECOND / 4, 0.01), "we were late");
+        assert!(r.lost_sight(false, SECOND + SECOND / 4, 0.2), "it computed on");
+        assert!(r.lost_sight(false, 2 * SECOND, 0.01), "it slept on");
+        assert!(!r.lost_sight(false, SECOND + SECOND / 4, 0.01), "we were late");
     }
 
     #[test]
@@ -377,11 +380,11 @@ mod tests {
         r.exec(0, 10, 10);
         r.map(1, map(10), 0x1000);
         r.exec(2, 20, 20);
-        assert!(!r.lost_at_exec(), "a child's own program is not ours");
+        assert!(!r.lost_sight(true, 9 * SECOND, 1.0), "a child's own program is not ours, and a late look is none");
         r.exec(3, 10, 10);
         r.map(3, map(20), 0x1000);
         r.exit(4, 10);
-        assert!(r.lost_at_exec());
+        assert!(r.lost_sight(true, 4, 0.0));
     }
 
     #[test]

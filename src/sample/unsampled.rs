@@ -15,8 +15,32 @@ use super::{SampleError, Timed};
 /// Time between two looks at the program.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Releases the child and waits for it. `refusal` is the reason why rprof could not trace it.
-pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleError> {
+/// Why a program is not sampled where perf is refused.
+pub(super) enum Why {
+    /// So is ptrace.
+    Refused(io::Error),
+    /// The program may trace others, which it could not if rprof traced them.
+    MayTrace,
+}
+
+impl Why {
+    fn warning(&self) -> Warning {
+        let (text, hint) = match self {
+            Why::Refused(refusal) => (
+                format!("ptrace is refused here, too ({refusal}): the program ran without being sampled."),
+                "Allow perf_event_open or ptrace (the container's seccomp profile, kernel.yama.ptrace_scope).",
+            ),
+            Why::MayTrace => (
+                "The program has ptrace, and a process can have only one tracer: it ran without being sampled.".into(),
+                "Allow perf_event_open (the container's seccomp profile), by which rprof traces nobody.",
+            ),
+        };
+        Warning::new("not-sampled", text, "No function has a time.", hint)
+    }
+}
+
+/// Releases the child and waits for it.
+pub(super) fn run(child: Gated, why: &Why) -> Result<Timed, SampleError> {
     let pid = child.release()?;
     let (first, mut recorder) = (pid.as_raw() as u32, Recorder::new());
     recorder.exec(monotonic_ns(), first, first);
@@ -37,12 +61,7 @@ pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleErro
         lost: 0,
         page_faults: reaped.page_faults,
         blocked_missing: None,
-        warnings: vec![Warning::new(
-            "not-sampled",
-            format!("ptrace is refused here, too ({refusal}): the program ran without being sampled."),
-            "No function has a time.",
-            "Allow perf_event_open or ptrace (the container's seccomp profile, kernel.yama.ptrace_scope).",
-        )],
+        warnings: vec![why.warning()],
     });
     Ok(Timed { evidence, status: reaped.status })
 }

@@ -10,7 +10,7 @@ use crate::sample::{self, Gate};
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::own_limits;
 use crate::tracee::permission::try_to_trace;
-use crate::tracee::proc_status::{read_start_ticks, read_status};
+use crate::tracee::proc_status::{read_start_ticks, read_status, threads_of};
 
 use super::end::ProgramEnd;
 use super::error::stream;
@@ -18,7 +18,7 @@ use super::evidence::Evidence;
 use super::options::RunOptions;
 use super::outcome::Outcome;
 use super::output::OutputFolder;
-use super::progress::Notices;
+use super::progress::{self, Notices};
 use super::single::{self, Span};
 use super::{SessionError, assemble, ceilings, passes, preflight};
 
@@ -46,7 +46,10 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         Some(to_s) => format!("for {to_s} s"),
         None => "until Ctrl-C or its end".into(),
     };
-    notices.say(&format!("profiles process {pid} {until}; it runs on, about {:.0} % slower", 100.0 * options.budget));
+    notices.say(&format!(
+        "profiles process {pid} {until}; it runs on, counted in windows that may slow it down by {} %",
+        progress::in_percent(options.budget)
+    ));
     let command = command_line(pid);
     let began = read_start_ticks(process);
     let gate = Gate::default();
@@ -112,6 +115,11 @@ fn check(pid: Pid) -> Result<(), String> {
     if status.tracer != 0 {
         return Err(format!("process {} traces it, and a process can have only one tracer", status.tracer));
     }
+    if is_zombie(pid) && threads_of(pid).len() > 1 {
+        return Err("its first thread has ended (zombie) while others run: rprof finds the program's files by the first thread; start \
+                    it with rprof instead"
+            .into());
+    }
     if std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT)) {
         return Err("it is a thread of the kernel, or has ended and waits for its parent (zombie)".into());
     }
@@ -123,6 +131,12 @@ fn check(pid: Pid) -> Result<(), String> {
             _ => format!("{e}; run rprof as the user of that process or as root, in a container with CAP_SYS_PTRACE"),
         }
     })
+}
+
+/// Whether the first thread of `pid` has ended and its process has not.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Its command line, as it shows it.

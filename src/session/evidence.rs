@@ -56,7 +56,7 @@ impl Evidence {
 
     /// Takes the result of a single pass: samples of all of it, and the counts of its windows, extended to the whole run.
     pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine) {
-        let Visited { counted, windows, refused, off } = visited;
+        let Visited { counted, windows, refused, off, delay_s } = visited;
         self.warnings.extend(refused.iter().map(|refused| {
             Warning::new(
                 "process-not-counted",
@@ -68,7 +68,7 @@ impl Evidence {
         if windows.iter().all(|w| w.blocks.is_empty()) {
             let reason = match refused.first() {
                 Some(refused) => refused.why.clone(),
-                None => "the program ended before the first window".into(),
+                None => "the program, or the collection, ended before the first window".into(),
             };
             return self.without_windows(timed, reason);
         }
@@ -80,6 +80,9 @@ impl Evidence {
                 join::windows::extend(timed, counted, self.memory.take(), (&windows, &off), clock_hz, &mut symbols);
             self.timed = Some(extended.timed);
             self.counted = Some(extended.counted);
+            if let Some(estimate) = self.counted.as_mut().and_then(|counted| counted.estimate.as_mut()) {
+                estimate.delay_s = delay_s;
+            }
             self.memory = extended.memory;
         }
     }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::run::Warning;
 use crate::roofline::ImbalancePosition;
 
 /// Options of one profiling run (docs/conventions.md, Command line).
@@ -55,6 +56,17 @@ impl Window {
     /// Whether it leaves anything out.
     pub fn is_part(&self) -> bool {
         self.from_s.is_some() || self.to_s.is_some()
+    }
+
+    /// The doubt about a program that ended after `wall_s` seconds, before this part began.
+    pub fn never_began(&self, wall_s: f64) -> Option<Warning> {
+        let from_s = self.from_s.filter(|from_s| *from_s >= wall_s)?;
+        Some(Warning::new(
+            "nothing-collected",
+            format!("the program ended after {wall_s:.2} s, and collection was to begin after {from_s} s"),
+            "nothing was collected",
+            "give less to --delay (--from)",
+        ))
     }
 
     /// Leaves out of `evidence` the parts that lie outside.

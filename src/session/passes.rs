@@ -59,7 +59,7 @@ pub fn timed(
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let (sampler, counters) = armed(child, "timed", options, hardware)?;
+    let (sampler, counters) = armed(child, "timed", &sampling(options), hardware)?;
     let terminal = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
     let watched = watched(&sampler);
     let watch = Watch::start(watched);
@@ -77,11 +77,11 @@ pub fn timed(
 fn armed(
     child: Gated,
     pass: &'static str,
-    options: &RunOptions,
+    options: &SampleOptions,
     hardware: Option<&Hardware>,
 ) -> Result<(sample::Armed, Option<Armed>), SessionError> {
     let pid = child.pid();
-    let sampler = sample::arm(child, &sampling(options)).map_err(failed(pass))?;
+    let sampler = sample::arm(child, options).map_err(failed(pass))?;
     let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
     Ok((sampler, counters))
 }
@@ -132,7 +132,8 @@ pub fn single(
     let stdin = input.first(false).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let (sampler, counters) = armed(child, "single", options, hardware)?;
+    let sampling = SampleOptions { most_share: single::sampler_share(options.budget), ..sampling(options) };
+    let (sampler, counters) = armed(child, "single", &sampling, hardware)?;
     let gate = Gate::default();
     let visits = single::start(
         single::Program::Child { pid, launched },

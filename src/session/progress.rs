@@ -40,6 +40,11 @@ impl Notices {
     }
 }
 
+/// `5` for 0.05.
+pub fn in_percent(share: f64) -> f64 {
+    (1000.0 * share).round() / 10.0
+}
+
 /// A running spinner.
 #[derive(Debug)]
 pub struct Spinner(Option<ProgressBar>);

@@ -25,7 +25,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::preflight::{self, Checked};
-use super::progress::Notices;
+use super::progress::{self, Notices};
 use super::usual_passes::WhyTwice;
 use super::{
     SessionError, assemble, attach, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
@@ -186,6 +186,7 @@ fn timed_pass(
         ));
     }
     let mut timed = pass.timed.evidence;
+    evidence.warnings.extend(options.window.never_began(timed.wall_s));
     options.window.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
@@ -213,8 +214,8 @@ fn one_pass(
 ) -> Result<ProgramEnd, SessionError> {
     let Setting { options, notices, hardware, folder, rank } = setting;
     notices.say(&format!(
-        "runs the program once: natively and sampled, and counted in short windows that slow it down by about {:.0} %",
-        100.0 * options.budget
+        "runs the program once: natively and sampled, and counted in short windows that may slow it down by {} %",
+        progress::in_percent(options.budget)
     ));
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
@@ -222,6 +223,7 @@ fn one_pass(
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, place)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
+    evidence.warnings.extend(options.window.never_began(timed.wall_s));
     options.window.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);

@@ -149,6 +149,29 @@ impl ElfReader {
     }
 }
 
+/// Whether the file at `path` imports or defines the symbol `name`, as far as its dynamic symbols say, or those of a static program; no
+/// if it cannot be read.
+pub fn names_symbol(path: &Path, name: &str) -> bool {
+    let look = || {
+        let elf = ElfReader::open(path)?;
+        let sections = elf.sections()?;
+        let table = |kind| sections.iter().find(|section| section.sh_type == kind);
+        let Some(table) = table(SHT_DYNSYM).or_else(|| table(SHT_SYMTAB)) else { return Ok(false) };
+        let names = sections.get(table.sh_link as usize).ok_or(io::ErrorKind::InvalidData)?;
+        let names = elf.bytes(names.sh_offset, names.sh_size)?;
+        let symbols = elf.bytes(table.sh_offset, table.sh_size)?;
+        let is_named = |symbol: &[u8]| {
+            let at = symbol.first_chunk().map_or(0, |at| u32::from_le_bytes(*at)) as usize;
+            names
+                .get(at..)
+                .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+                .is_some_and(|end| end.first() == Some(&0))
+        };
+        io::Result::Ok(symbols.chunks_exact(SYMBOL).any(is_named))
+    };
+    look().unwrap_or(false)
+}
+
 /// What the bytes of a symbol say; `None`: its image does not define it.
 fn defined<'n>(symbol: &[u8], names: &'n [u8]) -> Option<DefinedSymbol<'n>> {
     let word = |at: usize| Some(u64::from_le_bytes(*symbol.get(at..)?.first_chunk()?));

@@ -25,7 +25,7 @@ use super::sampled::Sampled;
 use crate::profile::code::{CodeRef, ModuleKind};
 use crate::profile::evidence::blocks::merged;
 use crate::profile::evidence::counted::CountedEvidence;
-use crate::profile::evidence::estimate::{Estimate, FunctionEstimate};
+use crate::profile::evidence::estimate::{Estimate, FunctionEstimate, Interval};
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::evidence::windows::Window;
@@ -77,13 +77,19 @@ pub fn extend(
             calls::extend(mpi, windows, &timing, &native::work(&sampled));
         }
         let of_all = total(&executed);
-        let errors = error::of_functions(&timing, &native::samples(&sampled));
+        let samples = native::samples(&sampled);
+        let errors = error::of_functions(&timing, &samples);
+        let interval = |id: &FunctionId| match errors.get(id) {
+            Some(error) => Interval::Within(*error),
+            None if samples.contains_key(id) => Interval::FewWindows,
+            None => Interval::NoSample,
+        };
         let functions: Vec<FunctionEstimate> = attributed
             .window_s
             .keys()
             .filter_map(|id| {
                 let at = code.known(*id).place?;
-                Some(FunctionEstimate { module: at.module, start: at.offset, error: errors.get(id).copied() })
+                Some(FunctionEstimate { module: at.module, start: at.offset, interval: interval(id) })
             })
             .collect();
         let mut function_at = |at: CodeRef| code.place(Pass::Counted, at).map(|place| code.function(place));
@@ -101,7 +107,7 @@ pub fn extend(
     factors.apply(&mut counted.blocks);
     let memory = memory.map(|memory| factors.apply_to_traffic(memory));
     counted.mpi = mpi;
-    counted.estimate = Some(Estimate { functions });
+    counted.estimate = Some(Estimate { functions, delay_s: 0.0 });
     Extended { timed, counted, memory }
 }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Estimate {
     /// The functions that windows met.
     pub functions: Vec<FunctionEstimate>,
+    /// Seconds by which the windows have delayed the program.
+    pub delay_s: f64,
 }
 
 /// A function that windows met.
@@ -16,6 +18,17 @@ pub struct FunctionEstimate {
     pub module: u32,
     /// Where it begins.
     pub start: u64,
-    /// Half-width of the 95 % interval of its counts, relative; `None`: too few windows tell.
-    pub error: Option<f64>,
+    /// How well its counts are known.
+    pub interval: Interval,
+}
+
+/// How well counts that were extended from windows are known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub enum Interval {
+    /// The half-width of the 95 % interval, relative.
+    Within(f64),
+    /// Its native time is not known: no sample outside of windows fell in it.
+    NoSample,
+    /// There are too few windows to say how much they differ.
+    FewWindows,
 }

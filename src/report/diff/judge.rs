@@ -98,8 +98,8 @@ fn one(change: &Change<'_>, test: &Test) -> Result<bool, String> {
 fn of_difference(d: &Difference<'_>, test: &Test) -> Result<bool, String> {
     let beyond = |share: f64| d.relative().is_none_or(|by| by.abs() > share);
     match test {
-        Test::Grows(_, share) => relative(d, Outcome::Grew).map(|grew| grew && beyond(*share)),
-        Test::Falls(_, share) => relative(d, Outcome::Fell).map(|fell| fell && beyond(*share)),
+        Test::Grows(_, share) => decided(d, relative(d, Outcome::Grew)? && beyond(*share), *share, 1.0),
+        Test::Falls(_, share) => decided(d, relative(d, Outcome::Fell)? && beyond(*share), *share, -1.0),
         Test::Above(_, limit) => match d.new {
             Reading::AtLeast(part) if part as f64 > *limit => Ok(true),
             reading => Ok(interval(reading)?.0 > *limit),
@@ -109,6 +109,18 @@ fn of_difference(d: &Difference<'_>, test: &Test) -> Result<bool, String> {
             reading => Ok(interval(reading)?.1 < *limit),
         },
         Test::ClassChanges | Test::ClassIs(_) | Test::ClassIsNot(_) => Ok(false),
+    }
+}
+
+/// `holds`, unless it does not, and the figures are known too badly to tell a change by `share` in the direction `sign`. A `share` of 0
+/// asks for any change beyond the error.
+fn decided(d: &Difference<'_>, holds: bool, share: f64, sign: f64) -> Result<bool, String> {
+    let half = d.half().zip(d.old.value()).filter(|(_, old)| *old > 0.0).map(|(half, old)| half / old);
+    match (half, d.relative()) {
+        (Some(half), Some(by)) if !holds && share > 0.0 && half > share && sign * by + half > share => {
+            Err(format!("known within ± {} only, so a change of {} cannot be told", percent(half), percent(share)))
+        }
+        _ => Ok(holds),
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::profile::function::Source;
 use crate::profile::{Function, Profile};
 use crate::report::number::NOT_MEASURED;
+use crate::roofline::rough::{self, ROUGH};
 
 use super::figure::Figure;
 
@@ -157,6 +158,8 @@ enum Known {
     AtLeast,
     /// Relative half width of the 95 % interval.
     Within(f64),
+    /// Within more than itself: it may be of any size.
+    Roughly,
     Unknown,
 }
 
@@ -167,6 +170,7 @@ fn known(source: Option<&Source>) -> Known {
         ("counted", Some(_), _) => Known::AtLeast,
         ("counted", None, Some(_)) | (NOT_MEASURED, ..) | (_, None, _) => Known::Unknown,
         ("simulated", Some(error), _) => Known::Within(NORMAL_95 * error),
+        (_, Some(error), _) if error > ROUGH => Known::Roughly,
         (_, Some(error), _) => Known::Within(error),
     }
 }
@@ -177,6 +181,7 @@ fn of_count<'p>(value: u64, source: Option<&Source>) -> Reading<'p> {
         Known::AtLeast => Reading::AtLeast(value),
         // There is no part of nothing.
         Known::Within(relative) if value > 0 => Reading::Within { value: value as f64, half: relative * value as f64 },
+        Known::Roughly => Reading::Missing("its interval is wider than the figure"),
         Known::Within(_) | Known::Unknown => Reading::NoInterval(value as f64),
     }
 }
@@ -187,6 +192,7 @@ fn roof_fraction(f: &Function) -> Reading<'_> {
     let Some(value) = f.analysis.roof_fraction else {
         return Reading::Missing(match (f.time_s, &f.work) {
             (None, _) => "its time was not measured",
+            _ if rough::of_counts(f).is_some() => "the intervals of its counts are wider than the counts",
             (_, None) => "its work was not counted",
             _ => "no ceiling of the machine bounds it",
         });
@@ -202,7 +208,7 @@ fn roof_fraction(f: &Function) -> Reading<'_> {
     let of_counts = match known(source) {
         Known::Exactly => Some(0.0),
         Known::Within(relative) => Some(relative),
-        Known::AtLeast | Known::Unknown => None,
+        Known::AtLeast | Known::Roughly | Known::Unknown => None,
     };
     let of_time = f.time_s.zip(f.time_ci95_s).filter(|(time, _)| *time > 0.0).map(|(time, half)| half / time);
     match of_counts.zip(of_time) {
@@ -226,6 +232,7 @@ mod tests {
         assert_eq!(of(source("counted", None, None)), Reading::Exact(100));
         assert_eq!(of(source("counted", Some(0.1), Some("a lower bound"))), Reading::AtLeast(100));
         assert_eq!(of(source("estimated", Some(0.2), None)), Reading::Within { value: 100.0, half: 20.0 });
+        assert!(matches!(of(source("estimated", Some(2.8), None)), Reading::Missing(_)));
         assert_eq!(of(source("simulated", Some(0.1), None)), Reading::Within { value: 100.0, half: 19.6 });
         assert_eq!(of(source("counted", None, Some("masks"))), Reading::NoInterval(100.0));
         assert_eq!(of_count(0, Some(&source("simulated", Some(0.1), None))), Reading::NoInterval(0.0));

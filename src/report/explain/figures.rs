@@ -122,7 +122,7 @@ pub fn measures(f: &Function) -> Rows {
         ("pages touched", "pages", f.pages.map_or_else(|| or_unmeasured(None, seconds), traffic::touched)),
         ("SIMD lanes used", "instructions", or_unmeasured(a.simd_use, percent)),
         ("FMA balance", "instructions", or_unmeasured(a.fma_balance, percent)),
-        ("ILP", "instructions", or_unmeasured(a.ilp, percent)),
+        ("ILP", if a.ilp.is_some() { "instructions" } else { "ilp" }, or_unmeasured(a.ilp, percent)),
         ("FP fraction", "instructions", or_unmeasured(a.fp_fraction, percent)),
         ("load balance", "per_thread", or_unmeasured(a.load_balance, percent)),
     ];

@@ -11,6 +11,7 @@ mod top;
 use serde_json::{Value, json};
 
 use crate::profile::{Function, Profile};
+use crate::roofline::rough;
 
 use super::{View, trust::Trust, verdict};
 
@@ -44,6 +45,7 @@ pub struct NoSuchFunction {
 /// # Errors
 /// [`NoSuchFunction`].
 pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String, NoSuchFunction> {
+    let profile = &*rough::known(profile);
     Ok(match query {
         Query::Top { by, limit } => top::text(profile, *by, *limit, view),
         Query::Explain { name } => explain::text(profile, name, view)?,

@@ -213,12 +213,14 @@ impl Pass {
         let mut warnings = self.warnings();
         warnings.extend(survivors::warning(&left));
         // Events of a task that may not be observed end when it executes such a program.
-        let at_exec = complete && self.recorder.lost_at_exec();
-        let lost_sight = left.is_empty() && (at_exec || self.recorder.lost_sight(reaped_ns, reaped.cpu_s));
+        let lost_sight = left.is_empty() && self.recorder.lost_sight(complete, reaped_ns, reaped.cpu_s);
         if lost_sight {
             warnings.push(Warning::new(
                 "not-observed",
-                "The kernel stopped the observation when the program started, because its file is setuid or not readable.",
+                match complete {
+                    true => "The kernel stopped the observation when the program started: its file is setuid or not readable.",
+                    false => "The records of the program end before it did: its file is setuid or not readable, or records were lost.",
+                },
                 "Elapsed and CPU time are those of the whole program; no function has a time.",
                 "Run rprof as the file's owner, or on a readable copy of the program.",
             ));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::profile::run::Warning;
 use crate::tracee::clock::monotonic_ns;
+use crate::tracee::elf_reader::names_symbol;
 use crate::tracee::foreground;
 use crate::tracee::launch::Gated;
 use crate::tracee::thread::Running;
@@ -25,7 +26,10 @@ use super::recorder::Ending;
 use super::weights::Scale;
 use super::{Gate, SampleError, SampleOptions, Timed, survivors, unsampled};
 
+use super::unsampled::Why;
+
 use observer::Observer;
+use pace::Pace;
 
 /// Releases the child, and samples until its first process has exited. If ptrace is refused, too, the program runs without
 /// being sampled unless the user asked for ptrace by name.
@@ -39,13 +43,16 @@ pub(super) fn run(child: Gated, options: &SampleOptions, gate: &Gate) -> Result<
                 return Err(SampleError::Prepare { operation: "timer_create", source });
             }
         };
+        if options.sampler != super::Sampler::Ptrace && names_symbol(child.path(), "ptrace") {
+            return unsampled::run(child, &Why::MayTrace);
+        }
         match Running::observe(child.pid()) {
             Ok(_) => follow(child, options, wake_up, gate),
             Err(e) if options.sampler == super::Sampler::Ptrace => {
                 child.abandon();
                 Err(SampleError::Refused { sampler: "ptrace", source: e.io() })
             }
-            Err(e) => unsampled::run(child, &e.io()),
+            Err(e) => unsampled::run(child, &Why::Refused(e.io())),
         }
     };
     std::thread::scope(|scope| match scope.spawn(trace).join() {
@@ -57,7 +64,8 @@ pub(super) fn run(child: Gated, options: &SampleOptions, gate: &Gate) -> Result<
 fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp, gate: &Gate) -> Result<Timed, SampleError> {
     let pid = child.pid();
     let frequency_hz = options.highest_hz();
-    let mut observer = Observer::new(pid, frequency_hz, options.stack_bytes.max(MIN_STACK));
+    let mut observer =
+        Observer::new(pid, Pace::new(frequency_hz, options.most_share), options.stack_bytes.max(MIN_STACK));
     child.release()?;
     gate.begin_traced();
     let prepare = |source| SampleError::Prepare { operation: "timer_settime", source };

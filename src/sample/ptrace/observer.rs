@@ -70,10 +70,9 @@ struct Tick {
 
 impl Observer {
     /// For the program whose first process `first` this thread has seized.
-    pub fn new(first: Pid, frequency_hz: f64, stack_bytes: u32) -> Observer {
+    pub fn new(first: Pid, pace: Pace, stack_bytes: u32) -> Observer {
         let mut recorder = Recorder::new();
         recorder.reread_maps = true;
-        let pace = Pace::new(frequency_hz);
         let mut tracees = Tracees::default();
         tracees.enter(first.as_raw() as u32);
         Observer {

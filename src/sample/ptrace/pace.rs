@@ -1,14 +1,10 @@
 //! How often to stop the program: as often as asked for, but no more than its share of the program's time allows.
 //!
 //! A stop costs the program the time for which it is stopped. If the program has use for every CPU, it also costs the CPU time
-//! that the sampler itself takes. Both are measured at each tick: `period ≥ cost of a tick / (SHARE × threads stopped in it)`,
+//! that the sampler itself takes. Both are measured at each tick: `period ≥ cost of a tick / (share × threads stopped in it)`,
 //! with the cost smoothed over some ticks.
 
 use std::time::Duration;
-
-/// The share of the program's time that stops may take. Their after-effects (cold caches, a moved thread) are not measured, so
-/// it stays below the promise of 5 %.
-const SHARE: f64 = 0.025;
 
 /// Weight of the newest tick in the smoothed cost.
 const NEWEST: f64 = 0.1;
@@ -23,15 +19,17 @@ const LONGEST: Duration = Duration::from_millis(100);
 /// The rate controller.
 #[derive(Debug)]
 pub(super) struct Pace {
+    /// Of the program's time that stops may take.
+    share: f64,
     shortest_s: f64,
     cost_s: Option<f64>,
     random: u64,
 }
 
 impl Pace {
-    /// For a rate of at most `frequency_hz`.
-    pub fn new(frequency_hz: f64) -> Pace {
-        Pace { shortest_s: 1.0 / frequency_hz, cost_s: None, random: 0x9e37_79b9_7f4a_7c15 }
+    /// For a rate of at most `frequency_hz`, and stops that take at most `share` of the program's time.
+    pub fn new(frequency_hz: f64, share: f64) -> Pace {
+        Pace { share, shortest_s: 1.0 / frequency_hz, cost_s: None, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
     /// A tick cost the program `cost_s` seconds, spread over `threads` threads that ran.
@@ -42,7 +40,7 @@ impl Pace {
 
     /// The mean time between ticks, in seconds.
     pub fn period_s(&self) -> f64 {
-        let affordable = self.cost_s.map_or(FIRST.as_secs_f64(), |cost| cost / SHARE);
+        let affordable = self.cost_s.map_or(FIRST.as_secs_f64(), |cost| cost / self.share);
         affordable.max(self.shortest_s).min(LONGEST.as_secs_f64())
     }
 
@@ -63,9 +61,9 @@ mod tests {
 
     #[test]
     fn dear_stops_become_rare_and_cheap_ones_keep_the_rate() {
-        let mut pace = Pace::new(1000.0);
+        let mut pace = Pace::new(1000.0, 0.025);
         (0..200).for_each(|_| pace.paid(100e-6, 2));
-        assert!((pace.period_s() - 50e-6 / SHARE).abs() < 1e-6);
+        assert!((pace.period_s() - 50e-6 / 0.025).abs() < 1e-6);
         (0..200).for_each(|_| pace.paid(1e-6, 1));
         assert!((pace.period_s() - 1e-3).abs() < 1e-9);
         (0..200).for_each(|_| pace.paid(1.0, 1));
@@ -74,7 +72,7 @@ mod tests {
 
     #[test]
     fn times_to_the_next_tick_scatter_around_the_mean() {
-        let mut pace = Pace::new(100.0);
+        let mut pace = Pace::new(100.0, 0.025);
         let times: Vec<f64> = (0..1000).map(|_| pace.next().as_secs_f64()).collect();
         let mean = times.iter().sum::<f64>() / 1000.0;
         assert!((mean / pace.period_s() - 1.0).abs() < 0.02, "{mean}");

@@ -21,7 +21,7 @@ use crate::instrument::translator::visits::{Refused, Visitor};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
-use crate::sample::Gate;
+use crate::sample::{Gate, USUAL_SHARE};
 use crate::session::options::{RunOptions, Window as Part};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
@@ -31,8 +31,10 @@ use tree::Tree;
 
 /// Longest time between two looks at whether the program has ended.
 const LOOK: Duration = Duration::from_millis(2);
-/// After so many visits in a row that could take nothing, the program is left alone.
+/// After so many visits in a row that could take nothing though the program used CPU time, visits become rare.
 const HOPELESS: u32 = 20;
+/// Seconds between such visits.
+const SELDOM_S: f64 = 0.25;
 
 /// The sinks of the visits.
 pub struct Sinks {
@@ -53,6 +55,8 @@ pub struct Visited {
     pub refused: Vec<Refused>,
     /// Stretches in which nothing was to be collected, in nanoseconds of CLOCK_MONOTONIC.
     pub off: Vec<(u64, u64)>,
+    /// Seconds by which the visits have delayed the program.
+    pub delay_s: f64,
 }
 
 /// The part of the run in which the program is visited, in seconds from its beginning.
@@ -108,13 +112,13 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         refused.push(Refused { pid: first, why: "rprof may not trace it".into() });
     }
     let begun = Instant::now();
-    let mut pace = Pace::new(budget, monotonic_ns());
+    let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { 0.0 };
+    let mut pace = Pace::new((budget - of_sampler).max(0.0), monotonic_ns());
     let mut tree = Tree::new(first);
     let mut off = Off::default();
     let mut in_vain = 0;
     while !gate.is_over() {
-        let due_s = if in_vain < HOPELESS { pace.next_s() } else { f64::INFINITY };
-        let left_s = due_s - begun.elapsed().as_secs_f64();
+        let left_s = pace.next_s() - begun.elapsed().as_secs_f64();
         let is_off = foreground::toggles() % 2 == 1 || !span.holds(begun.elapsed().as_secs_f64());
         off.note(is_off);
         if left_s > 0.0 || visitor.is_owed() || is_off {
@@ -122,9 +126,17 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
             continue;
         }
-        let length = pace.length(begun.elapsed().as_secs_f64());
+        let now_s = begun.elapsed().as_secs_f64();
+        let look = tree.look();
+        let tracer = visitor.tracer_among(&look.family, &look.busy);
+        if look.busy.is_empty() || tracer.is_some() {
+            note(&mut refused, tracer);
+            pace.put_off(now_s, 0.0);
+            continue;
+        }
+        let length = pace.length(now_s);
         let addresses = pace.records_addresses();
-        let pids = tree.busy();
+        let pids = look.busy;
         let mut turn = gate.turn(&pids);
         if gate.is_over() {
             break;
@@ -145,14 +157,29 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         let handing_over_s = turn.stopped.as_secs_f64();
         drop(turn);
         pace.paid(begun.elapsed().as_secs_f64(), visit.busy_s, visit.stopped_s + handing_over_s);
-        in_vain = if visit.counted || pids.is_empty() { 0 } else { in_vain + 1 };
-        let is_new = |new: &Refused| refused.iter().all(|known| known.why != new.why);
-        let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();
-        refused.extend(new);
+        in_vain = if visit.counted { 0 } else { in_vain + 1 };
+        if in_vain >= HOPELESS {
+            pace.put_off(begun.elapsed().as_secs_f64(), SELDOM_S);
+        }
+        note(&mut refused, visit.refused);
     }
     let (counted, windows) = visitor.finish();
     off.note(false);
-    Visited { counted, windows, refused, off: off.stretches }
+    Visited { counted, windows, refused, off: off.stretches, delay_s: pace.paid_s() }
+}
+
+/// The part of `budget` that a sampler by ptrace may take: windows have the rest, at least half. Without windows it has its usual share.
+pub fn sampler_share(budget: f64) -> f64 {
+    if budget > 0.0 { USUAL_SHARE.min(budget / 2.0) } else { USUAL_SHARE }
+}
+
+/// Notes each new reason.
+fn note(refused: &mut Vec<Refused>, more: impl IntoIterator<Item = Refused>) {
+    for new in more {
+        if refused.iter().all(|known| known.why != new.why) {
+            refused.push(new);
+        }
+    }
 }
 
 /// Stretches in which nothing was to be collected.

@@ -41,6 +41,11 @@ impl Pace {
         if self.budget > 0.0 { self.next_s } else { f64::INFINITY }
     }
 
+    /// Seconds by which all visits so far have delayed the program: stops as measured, and slower code at its usual price.
+    pub fn paid_s(&self) -> f64 {
+        self.paid_s
+    }
+
     /// The length of a window that begins at `now_s`.
     pub fn length(&self, now_s: f64) -> Duration {
         let grown = SHORTEST_S * (1.0 + now_s / GROWS_FROM_S).sqrt();
@@ -61,6 +66,11 @@ impl Pace {
         let affordable_s = (self.paid_s + self.last_cost_s) / self.budget - ADVANCE_S;
         let gap_s = LEAST_GAP_S.max(affordable_s - now_s);
         self.next_s = now_s + gap_s * (0.5 + self.random());
+    }
+
+    /// Nothing was to be visited at `now_s`, or in vain: the next visit comes no earlier than usual, and not before `least_s` have passed.
+    pub fn put_off(&mut self, now_s: f64, least_s: f64) {
+        self.next_s = self.next_s.max(now_s + LEAST_GAP_S.max(least_s) * (0.5 + self.random()));
     }
 
     /// Uniform in 0..1 (splitmix64).

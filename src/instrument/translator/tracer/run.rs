@@ -1,6 +1,6 @@
 //! One counted run: everything that is known of the program, its processes and threads.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,6 +131,8 @@ pub(crate) struct Run {
     pub waited: Duration,
     /// Threads whose stop could not be handled, and that are still in it.
     pub stuck: HashMap<Pid, Stop>,
+    /// Processes that were about to call ptrace.
+    pub tracers: BTreeSet<Pid>,
     /// When rprof polls, and where.
     pub(crate) polling: Polling,
 }
@@ -169,6 +171,7 @@ impl Run {
             visits,
             waited: Duration::ZERO,
             stuck: HashMap::new(),
+            tracers: BTreeSet::new(),
             polling: Polling::new(pin),
         }
     }

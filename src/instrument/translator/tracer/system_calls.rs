@@ -54,6 +54,7 @@ impl Run {
             libc::SYS_mremap => self.mremap(stopped, registers, site),
             libc::SYS_shmat => self.shmat(stopped, registers, site),
             libc::SYS_ptrace => {
+                self.tracers.extend(self.threads.get(&tid).map(|thread| thread.group));
                 Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
             }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),

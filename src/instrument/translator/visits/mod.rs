@@ -12,6 +12,7 @@ mod catch;
 mod enter;
 mod leave;
 mod refresh;
+mod tracers;
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ use crate::tracee::clock::monotonic_ns;
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::wait::Event;
 use crate::tracee::wake_up::WakeUp;
+
+use tracers::Tracers;
 
 /// Time from the first visit to the first relayout of hot code, and from one to the next: visits are short, and their speed
 /// should soon be that of long runs.
@@ -108,6 +111,8 @@ pub struct Visitor {
     inherited_filters: u32,
     /// Ends waits for leave to trace a thread.
     alarm: Option<WakeUp>,
+    /// Processes that trace others.
+    tracers: Tracers,
 }
 
 impl Visitor {
@@ -130,6 +135,7 @@ impl Visitor {
             sequences: HashMap::new(),
             inherited_filters: 0,
             alarm: WakeUp::new().ok(),
+            tracers: Tracers::default(),
         }
     }
 
