@@ -67,7 +67,7 @@ fn what_is_cut_says_which_option_shows_it_whole() {
     use crate::profile::run::Warning;
     let mut profile = sample::profile();
     let effect = "elapsed times include these waits, and threads that wait for the delayed ones look unbalanced";
-    profile.run.warnings = vec![Warning::new("load", "threads waited 2 s", effect, &"words ".repeat(40))];
+    profile.run.warnings = vec![Warning::new("load", "threads waited 2 s", effect, "words ".repeat(40))];
     // With fewer functions there is room for warnings.
     profile.functions.truncate(2);
     let told = text(&profile);
