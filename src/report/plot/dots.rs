@@ -123,7 +123,7 @@ fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
         .filter_map(|(level, v)| v.filter(|v| inside(v) && (v / d.intensity - 1.0).abs() > 0.05).map(|v| (level, v)))
         .collect();
     let y = frame.y.at(d.rate);
-    let ends = rings.iter().map(|(_, v)| frame.x.at(*v)).chain([frame.x.at(d.intensity)]);
+    let ends = rings.iter().map(|(_, v)| frame.x.at(*v)).chain([spot(frame, d).0]);
     let (left, right) = ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, r), x| (l.min(x), r.max(x)));
     if right > left {
         g.append(page::line((left, y), (right, y), "rf-thread").set("stroke", colour.clone()));

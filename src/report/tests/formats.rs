@@ -300,6 +300,14 @@ fn a_program_without_flops_is_drawn_in_instructions() {
         dots += 1;
     }
     assert!(dots >= 8, "{dots} dots");
+    // What belongs to a dot beyond the axis stays in the picture, too.
+    let mut far = profile.clone();
+    far.functions.iter_mut().find(|f| f.name == "gemm_block").unwrap().bytes.as_mut().unwrap().dram = Some(1000);
+    let svg = render(&far, Format::Svg, &View::default()).unwrap();
+    let ends = svg.split("data-x=\"").nth(1).unwrap().split('"').next().unwrap();
+    let right: f64 = ends.rsplit(' ').next().unwrap().parse().unwrap();
+    let threads: Vec<&str> = svg.split('<').filter(|tag| tag.contains("class=\"rf-thread\"")).collect();
+    assert!(svg.contains("<polygon") && threads.iter().all(|tag| attribute(tag, "x2") <= right), "{threads:?}");
     let own = own_roofline(&profile, "branchy");
     assert!(own.contains("[instructions/byte]") && !own.contains("FLOP") && !own.contains(" Gop/s"), "{own}");
 }
