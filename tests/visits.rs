@@ -95,7 +95,7 @@ fn one_run_of_a_job(sandbox: &Sandbox) -> Value {
     let program = build(sandbox.path(), "mixed");
     let script = format!("#!/bin/sh\necho ran >>log\n{} 3000 >exact\nexit 6\n", program.display());
     sandbox.file("job", script, 0o755);
-    let output = sandbox.run(["--memory", "off", "--", "./job"]);
+    let output = sandbox.run(["--memory", "off", "--budget", "20%", "--", "./job"]);
     let told = stderr(&output);
     assert_eq!(status(&output), 6, "{told}");
     assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\n", "its effects happen once");
@@ -104,12 +104,16 @@ fn one_run_of_a_job(sandbox: &Sandbox) -> Value {
     assert_eq!(passes, [Some("timed"), Some("windows")], "{told}");
     assert!(told.contains("runs the program once: natively and sampled, and counted in short windows"), "{told}");
     let triad = function(&profile, "triad");
-    assert_eq!(triad["source"]["flops"]["how"], "estimated");
     let exact = std::fs::read_to_string(sandbox.path().join("exact")).unwrap();
     let exact: f64 = exact.split_whitespace().next().unwrap().parse().unwrap();
-    let ratio = triad["flops"]["total"].as_f64().unwrap() / exact;
-    // The suite runs beside other work.
-    assert!((0.2..5.0).contains(&ratio), "{ratio}: {told}");
+    // The suite runs beside other work, so that there may be too few windows for an interval.
+    let source = &triad["source"]["flops"];
+    match triad["flops"]["total"].as_f64() {
+        Some(flops) => {
+            assert!(source["how"] == "estimated" && (0.2..5.0).contains(&(flops / exact)), "{flops}: {told}")
+        }
+        None => assert_eq!(source["reason"], "too few windows met it for an interval", "{told}"),
+    }
     profile
 }
 
@@ -127,7 +131,11 @@ fn threads_signals_and_forks_survive_visits_that_the_ptrace_sampler_makes_room_f
         assert_eq!(stdout(&output), String::from_utf8_lossy(&natively.stdout));
         let profile = sandbox.profile("r");
         assert_eq!(profile["run"]["passes"][1]["kind"], "windows", "{}", stderr(&output));
-        assert!(function(&profile, "many")["instructions"].as_f64().unwrap() > 0.0);
+        // It runs for a second: at 5 % a window or two may have met something else.
+        if budget == "80%" {
+            let many = &function(&profile, "many")["source"]["instructions"];
+            assert_ne!(many["reason"], "no window met it", "{many}");
+        }
         std::fs::remove_dir_all(sandbox.path().join("r")).unwrap();
     }
 }
@@ -165,7 +173,7 @@ fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
     seccomp::refuse(&[libc::SYS_swapon]);
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "mixed");
-    let output = sandbox.run(["--passes", "single", "--memory", "off", "--", program.to_str().unwrap(), "4000"]);
+    let output = sandbox.run(["--budget", "20%", "--memory", "off", "--", program.to_str().unwrap(), "4000"]);
     let profile = sandbox.profile("rprof.out");
     assert_eq!(status(&output), 3, "{}", stderr(&output));
     assert_eq!(function(&profile, "triad")["source"]["flops"]["how"], "estimated", "{}", stderr(&output));

@@ -113,7 +113,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     }
     let begun = Instant::now();
     let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { 0.0 };
-    let mut pace = Pace::new((budget - of_sampler).max(0.0), monotonic_ns());
+    let mut pace = Pace::new(budget - of_sampler, budget, monotonic_ns());
     let mut tree = Tree::new(first);
     let mut off = Off::default();
     let mut in_vain = 0;

@@ -21,6 +21,8 @@ const WITH_ADDRESSES: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Pace {
     budget: f64,
+    /// Seconds that may be spent in advance.
+    advance_s: f64,
     paid_s: f64,
     last_cost_s: f64,
     next_s: f64,
@@ -29,9 +31,11 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For a program that may be slowed down by the part `budget`; `seed` makes the schedule.
-    pub fn new(budget: f64, seed: u64) -> Self {
-        let mut pace = Pace { budget, paid_s: 0.0, last_cost_s: 0.0, next_s: 0.0, visits: 0, seed };
+    /// For a program that may be slowed down by the part `whole`, and by visits by the part `budget` of its time in the long run: a
+    /// sampler takes the rest. `seed` makes the schedule.
+    pub fn new(budget: f64, whole: f64, seed: u64) -> Self {
+        let mut pace =
+            Pace { budget, advance_s: ADVANCE_S * whole, paid_s: 0.0, last_cost_s: 0.0, next_s: 0.0, visits: 0, seed };
         pace.next_s = LEAST_GAP_S * pace.random();
         pace
     }
@@ -63,7 +67,7 @@ impl Pace {
         self.last_cost_s = stopped_s + SLOWDOWN * busy_s;
         self.paid_s += self.last_cost_s;
         // The next one may cost as much as the last.
-        let affordable_s = (self.paid_s + self.last_cost_s) / self.budget - ADVANCE_S;
+        let affordable_s = (self.paid_s + self.last_cost_s - self.advance_s) / self.budget;
         let gap_s = LEAST_GAP_S.max(affordable_s - now_s);
         self.next_s = now_s + gap_s * (0.5 + self.random());
     }
@@ -89,7 +93,7 @@ mod tests {
 
     /// (visits, seconds paid) in a run of so many seconds whose visits stop the program for a millisecond each.
     fn run(budget: f64, seconds: f64) -> (u32, f64) {
-        let mut pace = Pace::new(budget, 7);
+        let mut pace = Pace::new(budget, budget, 7);
         let (mut now_s, mut visits) = (0.0, 0);
         while pace.next_s() < seconds {
             now_s = f64::max(now_s, pace.next_s());
