@@ -143,7 +143,7 @@ impl Run {
             Stop::Exec => {
                 thread.complete_final(space);
                 let former = Pid::from_raw(stopped.event_message()? as i32);
-                return self.executed(stopped, former);
+                return self.on_exec(stopped, former);
             }
             Stop::Exit => {
                 self.roster.look(tid);
@@ -171,7 +171,7 @@ impl Run {
     }
 
     /// The process has a new program; its other threads are gone.
-    fn executed(&mut self, stopped: Stopped, former: Pid) -> Result<(), TraceError> {
+    fn on_exec(&mut self, stopped: Stopped, former: Pid) -> Result<(), TraceError> {
         let tid = stopped.tid();
         if former != tid
             && let Some(mut thread) = self.threads.remove(&former)

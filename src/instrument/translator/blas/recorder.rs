@@ -11,7 +11,7 @@ use crate::instrument::translator::calls::open_calls::{Open, OpenCalls};
 use crate::instrument::translator::code_cache::blas_places::Entry;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::call_record::{CallRecord, ReturnRecord};
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::blas::Dimensions;
 use crate::profile::code::CodeRef;
@@ -46,7 +46,7 @@ struct Site {
 /// The key of a call site while the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct SiteKey {
-    process: Pid,
+    address_space: Pid,
     thread: u32,
     place: u64,
     returns_to: u64,
@@ -69,7 +69,7 @@ impl BlasRecorder {
     /// Notes a call, and watches its return.
     pub fn called(
         &mut self,
-        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        (address_space, cache, thread): (&AddressSpace, &mut CodeCache, &Thread),
         entry: Entry,
         record: &CallRecord,
     ) {
@@ -86,7 +86,7 @@ impl BlasRecorder {
         let (registers, behind) = record.arguments.split_at(6);
         let read;
         let behind = if entry.is_read_at_once() {
-            let memory = |at: u64, buffer: &mut [u8]| process.memory.read(Address::new(at), buffer).is_ok();
+            let memory = |at: u64, buffer: &mut [u8]| address_space.memory.read(Address::new(at), buffer).is_ok();
             let Some(values) = values_behind(&entry.function, registers, &memory) else { return };
             read = values;
             &read[..]
@@ -94,15 +94,15 @@ impl BlasRecorder {
             behind
         };
         let Some(shape) = shape(&entry.function, registers, behind) else { return };
-        let key = SiteKey { process: process.pid, thread: thread.ordinal, place, returns_to };
-        let Some(site) = self.site(process, space, entry, key) else { return };
+        let key = SiteKey { address_space: address_space.pid, thread: thread.ordinal, place, returns_to };
+        let Some(site) = self.site(address_space, cache, entry, key) else { return };
         let shape = self.shape(site, shape, &entry);
         let what = OpenCall { site, shape };
         self.tally(what).calls += 1;
         let open = self.threads.entry(thread.ordinal).or_default();
         open.push(Open { place, stack, returns_to, time, executed, may_be_left: false, what });
-        if space.watched.watch_return(returns_to, false) {
-            space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
+        if cache.watched.watch_return(returns_to, false) {
+            cache.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }
     }
 
@@ -121,13 +121,13 @@ impl BlasRecorder {
         }
     }
 
-    fn site(&mut self, process: &Process, space: &CodeCache, entry: Entry, key: SiteKey) -> Option<u32> {
+    fn site(&mut self, address_space: &AddressSpace, cache: &CodeCache, entry: Entry, key: SiteKey) -> Option<u32> {
         if let Some(&site) = self.by_place.get(&key) {
             return site;
         }
-        let caller = process.place(Address::new(key.returns_to.wrapping_sub(1)));
-        let site = caller.zip(process.place(Address::new(key.place))).map(|(at, callee)| {
-            let function = space.watched.blas.name(entry).to_owned();
+        let caller = address_space.place(Address::new(key.returns_to.wrapping_sub(1)));
+        let site = caller.zip(address_space.place(Address::new(key.place))).map(|(at, callee)| {
+            let function = cache.watched.blas.name(entry).to_owned();
             let (shapes, others) = (Vec::new(), Tally::default());
             self.sites.push(Site { at, callee, function, thread: key.thread, shapes, others });
             self.sites.len() as u32 - 1

@@ -475,21 +475,21 @@ mod tests {
     fn a_full_arena_is_followed_by_one_that_is_near_as_long_as_there_is_room() {
         let arena = |base| Arena::new(shared(ARENA, base), 0);
         let (low, high) = (Address::new(0x40_0000), Address::new(0x7f00_0000_0000));
-        let mut space =
+        let mut cache =
             CodeCache::new(shared(layout::TABLES, 0x7000_0000), vec![arena(0x1000_0000), arena(high.get())]);
-        assert_eq!((space.choose_arena(low), space.choose_arena(high)), (Some(0), Some(1)));
-        assert_eq!(space.choose_arena(Address::new(0x6000_0000_0000)), Some(1), "near none: the nearest");
+        assert_eq!((cache.choose_arena(low), cache.choose_arena(high)), (Some(0), Some(1)));
+        assert_eq!(cache.choose_arena(Address::new(0x6000_0000_0000)), Some(1), "near none: the nearest");
         let most = vec![0x90; (ARENA / 2 - (1 << 20)) as usize];
-        space.arenas[0].append(Part::Cold, &most);
-        assert!(space.arenas[0].has_room_for_a_link());
-        assert_eq!((space.choose_arena(low), space.choose_arena(high)), (None, Some(1)));
-        space.add_arena(arena(0x2000_0000), low);
-        assert_eq!(space.choose_arena(low), Some(2));
-        space.arenas[2].append(Part::Cold, &most);
-        assert_eq!(space.choose_arena(low), None);
-        space.add_arena(arena(0x6000_0000_0000), low);
-        assert_eq!(space.choose_arena(low), Some(3), "there is no room near");
-        space.arenas[0].append(Part::Cold, &vec![0x90; (1 << 20) - (1 << 18)]);
-        assert!(!space.arenas[0].has_room_for_a_link());
+        cache.arenas[0].append(Part::Cold, &most);
+        assert!(cache.arenas[0].has_room_for_a_link());
+        assert_eq!((cache.choose_arena(low), cache.choose_arena(high)), (None, Some(1)));
+        cache.add_arena(arena(0x2000_0000), low);
+        assert_eq!(cache.choose_arena(low), Some(2));
+        cache.arenas[2].append(Part::Cold, &most);
+        assert_eq!(cache.choose_arena(low), None);
+        cache.add_arena(arena(0x6000_0000_0000), low);
+        assert_eq!(cache.choose_arena(low), Some(3), "there is no room near");
+        cache.arenas[0].append(Part::Cold, &vec![0x90; (1 << 20) - (1 << 18)]);
+        assert!(!cache.arenas[0].has_room_for_a_link());
     }
 }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::execution_deltas::add;
 use crate::instrument::translator::code_cache::regions::Regions;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::recording::{LastReport, Recording};
@@ -48,7 +48,11 @@ impl CodeCache {
 }
 
 /// Reports the executions since the previous window to the access sink, unless that takes too long.
-pub fn report_deltas(recording: &mut Recording, processes: &HashMap<Pid, Process>, threads: &HashMap<Pid, Thread>) {
+pub fn report_deltas(
+    recording: &mut Recording,
+    address_spaces: &HashMap<Pid, AddressSpace>,
+    threads: &HashMap<Pid, Thread>,
+) {
     let Some(drain) = &mut recording.drain else { return };
     // The deferred work belongs to earlier windows, and rprof has to do it anyway.
     drain.catch_up();
@@ -57,18 +61,18 @@ pub fn report_deltas(recording: &mut Recording, processes: &HashMap<Pid, Process
         return;
     }
     let mut seen = Vec::new();
-    for process in processes.values() {
-        let space = &process.image.space;
-        if seen.contains(&space.as_ptr()) {
+    for address_space in address_spaces.values() {
+        let cache = &address_space.image.cache;
+        if seen.contains(&cache.as_ptr()) {
             continue;
         }
-        seen.push(space.as_ptr());
-        let of_space = |id| processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
-        let live = threads.values().filter(|thread| of_space(&thread.process));
+        seen.push(cache.as_ptr());
+        let of_space = |id| address_spaces.get(id).is_some_and(|p| p.image.cache.as_ptr() == cache.as_ptr());
+        let live = threads.values().filter(|thread| of_space(&thread.address_space));
         let live = live.map(|thread| (thread.regions.borrow(), thread.region));
         // Otherwise the cache is in use: the next report includes it.
-        if let Ok(mut space) = space.try_borrow_mut() {
-            space.report_deltas(live, drain);
+        if let Ok(mut cache) = cache.try_borrow_mut() {
+            cache.report_deltas(live, drain);
         }
     }
     drain.report_deltas();

@@ -12,7 +12,7 @@ use framehop::{
 };
 use nix::unistd::Pid;
 
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::profile::code::CodeRef;
 use crate::tracee::address::Address;
@@ -32,9 +32,9 @@ pub struct AllocationCallers {
 
 impl AllocationCallers {
     /// The calls on the stack of a thread of `process` at `ip`, innermost first.
-    pub(crate) fn frames(&mut self, process: &Process, ip: Address, registers: &Registers) -> Vec<CodeRef> {
-        let tables = self.tables(process);
-        let mut read = |at| process.memory.read_u64(Address::new(at)).map_err(|_| ());
+    pub(crate) fn frames(&mut self, address_space: &AddressSpace, ip: Address, registers: &Registers) -> Vec<CodeRef> {
+        let tables = self.tables(address_space);
+        let mut read = |at| address_space.memory.read_u64(Address::new(at)).map_err(|_| ());
         let registers = UnwindRegsNative::new(ip.get(), registers.rsp, registers.rbp);
         let mut rules = CacheNative::<MayAllocateDuringUnwind>::new();
         let mut frames = tables.iter_frames(ip.get(), registers, &mut rules, &mut read);
@@ -46,20 +46,20 @@ impl AllocationCallers {
                 FrameAddress::InstructionPointer(ip) => ip,
                 FrameAddress::ReturnAddress(to) => to.get() - 1,
             });
-            let located = find_text(&process.text, at).and_then(|text| text.located);
+            let located = find_text(&address_space.text, at).and_then(|text| text.located);
             found.extend(located.map(|located| located.code_ref(at)));
         }
         found
     }
 
     /// Unwind tables of the executed text.
-    fn tables(&mut self, process: &Process) -> Tables {
+    fn tables(&mut self, address_space: &AddressSpace) -> Tables {
         let mut tables = Tables::new();
-        let modules = process.modules.lock();
-        for text in &process.text {
+        let modules = address_space.modules.lock();
+        for text in &address_space.text {
             let Some(located) = text.located else { continue };
             let Some(path) = modules.file(located.module) else { continue };
-            if let Some(image) = self.image(process.pid, path) {
+            if let Some(image) = self.image(address_space.pid, path) {
                 let range = text.start.get()..text.end.get();
                 tables.add_module(Module::new(String::new(), range, located.bias, image.unwind_sections()));
             }

@@ -3,16 +3,21 @@
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::unsettled::Due;
 use crate::instrument::translator::kernel::program_state::{restore, uncount, value};
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::tracee::address::CacheAddress;
 use crate::tracee::thread::Registers;
 
 /// Corrects the counters of a thread that ends at `at`, between two places where the program's state is known.
-pub(crate) fn correct_counters(thread: &Thread, process: &Process, at: CacheAddress, registers: &mut Registers) {
+pub(crate) fn correct_counters(
+    thread: &Thread,
+    address_space: &AddressSpace,
+    at: CacheAddress,
+    registers: &mut Registers,
+) {
     let (due, state) = {
-        let space = process.image.space.borrow();
-        (space.counters.due_at(at), space.state_before(at))
+        let cache = address_space.image.cache.borrow();
+        (cache.counters.due_at(at), cache.state_before(at))
     };
     let is_due = !due.is_empty();
     for (slot, due) in due {
@@ -27,7 +32,7 @@ pub(crate) fn correct_counters(thread: &Thread, process: &Process, at: CacheAddr
         }
     }
     if let Some((block, executed, moved)) = state.filter(|_| !is_due) {
-        restore(thread, process, block, moved, registers);
-        uncount(thread, process, block, executed, at);
+        restore(thread, address_space, block, moved, registers);
+        uncount(thread, address_space, block, executed, at);
     }
 }

@@ -16,7 +16,7 @@ use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::marks::CountedMarks;
@@ -78,16 +78,16 @@ struct Snapshot {
 
 impl Snapshot {
     /// Adds the counts of the thread with this `region` since then to the totals of `path`.
-    fn advance(&mut self, space: &mut CodeCache, regions: &Regions, region: u32, path: u32) {
-        if self.serial != space.serial {
+    fn advance(&mut self, cache: &mut CodeCache, regions: &Regions, region: u32, path: u32) {
+        if self.serial != cache.serial {
             // Its counters there began at 0.
             self.values.clear();
-            self.serial = space.serial;
+            self.serial = cache.serial;
         }
-        self.values.resize(space.counters.slots as usize, 0);
+        self.values.resize(cache.counters.slots as usize, 0);
         regions.changed(region, &mut self.values, |slot, more| {
             if path != 0 {
-                space.counters.add_marked(slot, path, more);
+                cache.counters.add_marked(slot, path, more);
             }
         });
     }
@@ -95,36 +95,36 @@ impl Snapshot {
 
 impl Marks {
     /// `thread` waits in a marker call.
-    pub fn called(&mut self, process: &Process, thread: &Thread) {
+    pub fn called(&mut self, address_space: &AddressSpace, thread: &Thread) {
         let regions = thread.regions.borrow();
         let get = |offset| regions.get(thread.region, offset);
-        let mut space = process.image.space.borrow_mut();
+        let mut cache = address_space.image.cache.borrow_mut();
         let at = get(layout::MARKER);
-        let Some(&marker) = space.markers.get(&at) else { return };
-        let executed = space.executions(&regions, thread, Address::new(at));
+        let Some(&marker) = cache.markers.get(&at) else { return };
+        let executed = cache.executions(&regions, thread, Address::new(at));
         let call = Noted { stack: get(layout::MARKER_STACK), executed };
         if is_repeated(self.noted.entry((thread.ordinal, at)).or_default(), call) {
             return;
         }
         self.calls += 1;
         let arguments = [0, 1, 2, 3].map(|i| get(layout::MARKER_ARGUMENTS + 8 * i));
-        let mut read = |at, buffer: &mut [u8]| process.memory.read_some(Address::new(at), buffer).unwrap_or(0);
+        let mut read = |at, buffer: &mut [u8]| address_space.memory.read_some(Address::new(at), buffer).unwrap_or(0);
         let mark = Call { marker, arguments }.mark(&mut read);
         let path = self.tracker.path(thread.ordinal);
         self.tracker.note(thread.ordinal, mark);
         let now = self.tracker.path(thread.ordinal);
         if now != path {
-            self.advance(&mut space, &regions, thread, path);
+            self.advance(&mut cache, &regions, thread, path);
             thread.path.store(now, Ordering::Relaxed);
         }
     }
 
-    fn advance(&mut self, space: &mut CodeCache, regions: &Regions, thread: &Thread, path: u32) {
+    fn advance(&mut self, cache: &mut CodeCache, regions: &Regions, thread: &Thread, path: u32) {
         if self.given_up {
             return;
         }
         let start = Instant::now();
-        self.before.entry(thread.ordinal).or_default().advance(space, regions, thread.region, path);
+        self.before.entry(thread.ordinal).or_default().advance(cache, regions, thread.region, path);
         self.spent += start.elapsed();
         if self.spent > MOST {
             self.given_up = true;
@@ -133,20 +133,20 @@ impl Marks {
     }
 
     /// `thread` will execute nothing more in its code cache.
-    pub fn ended(&mut self, process: &Process, thread: &Thread) {
+    pub fn ended(&mut self, address_space: &AddressSpace, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
-            self.advance(&mut process.image.space.borrow_mut(), &thread.regions.borrow(), thread, path);
+            self.advance(&mut address_space.image.cache.borrow_mut(), &thread.regions.borrow(), thread, path);
         }
         self.forget(thread.ordinal);
         self.tracker.ended(thread.ordinal);
     }
 
     /// `thread` leaves `space`, and continues in another code cache with counters of 0.
-    pub fn moved(&mut self, space: &mut CodeCache, thread: &Thread) {
+    pub fn moved(&mut self, cache: &mut CodeCache, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
-            self.advance(space, &thread.regions.borrow(), thread, path);
+            self.advance(cache, &thread.regions.borrow(), thread, path);
         }
         self.forget(thread.ordinal);
     }

@@ -14,7 +14,7 @@ use crate::instrument::translator::code_cache::shared::{HUGE, Shared};
 use crate::instrument::translator::code_cache::stubs::names;
 use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::address_budget::Room;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::maps::{Mapping, read_maps};
@@ -39,7 +39,7 @@ const REGIONS_ROOM: u64 = 0x55_0000_0000;
 #[derive(Debug)]
 pub struct Image {
     /// Its code cache.
-    pub space: CodeCache,
+    pub cache: CodeCache,
     /// Its threads' regions.
     pub regions: Regions,
     /// Its executable memory.
@@ -80,7 +80,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         // Code that is not translated may make other code.
         near.extend(executable().filter(|m| m.path != "[vdso]").map(|m| m.start));
     }
-    let (space, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
+    let (cache, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
         Ok(furnished) => furnished,
         Err(error) if error.leaves_no_room() => {
             unmap_all_but(pid, &mut remote, &maps)?;
@@ -90,13 +90,13 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     };
     let (thread, _) = remote.finish()?;
     // The text that the calls came from so far is about to lose its execute permission.
-    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let gadget = cache.arenas.first().ok_or_else(no_room)?.stubs.gadget;
     let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
     for mapping in executable().filter(|m| treatment(m) == Treatment::Translate) {
         strip(&mut remote, mapping)?;
     }
     let (thread, _) = remote.finish()?;
-    Ok(Prepared::Image(Box::new(Image { space, regions, text, memory }), thread))
+    Ok(Prepared::Image(Box::new(Image { cache, regions, text, memory }), thread))
 }
 
 /// Maps tables, regions and arenas into a process that runs its program already; `thread` is one of its threads, all of which are
@@ -114,10 +114,10 @@ pub fn prepare_running(
     if furnished.is_err() {
         unmap_all_but(pid, &mut remote, maps)?;
     }
-    let (space, regions) = furnished?;
-    allow_rseq(&space.tables);
+    let (cache, regions) = furnished?;
+    allow_rseq(&cache.tables);
     let (thread, signals) = remote.finish()?;
-    Ok((space, regions, thread, signals))
+    Ok((cache, regions, thread, signals))
 }
 
 /// Unmaps everything that was mapped since `maps` were read.
@@ -131,23 +131,26 @@ fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<
 
 /// Replaces the mappings that rprof shares with `process` by new tables, regions and arenas, with the help of a stopped thread of
 /// it that is not in the cache.
-pub fn renew(process: &Process, thread: Stopped) -> Result<((CodeCache, Regions), Stopped, Deferred), RemoteError> {
-    let maps = read_maps(process.pid)?;
-    let old = process.image.space.borrow();
+pub fn renew(
+    address_space: &AddressSpace,
+    thread: Stopped,
+) -> Result<((CodeCache, Regions), Stopped, Deferred), RemoteError> {
+    let maps = read_maps(address_space.pid)?;
+    let old = address_space.image.cache.borrow();
     let gadget = Address::new(old.arenas.first().ok_or_else(no_room)?.stubs.gadget.get());
-    let mut remote = Remote::new(thread, &process.memory, gadget)?;
+    let mut remote = Remote::new(thread, &address_space.memory, gadget)?;
     let near: Vec<Address> =
-        process.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
-    let (space, regions) = furnish(process.pid, &mut remote, gadget, &maps, &near)?;
+        address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
+    let (cache, regions) = furnish(address_space.pid, &mut remote, gadget, &maps, &near)?;
     let (thread, mut signals) = remote.finish()?;
-    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
-    let mut remote = Remote::new(thread, &process.memory, Address::new(gadget.get()))?;
-    for (at, size) in old.mappings().chain([process.image.regions.borrow().mapping()]) {
+    let gadget = cache.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &address_space.memory, Address::new(gadget.get()))?;
+    for (at, size) in old.mappings().chain([address_space.image.regions.borrow().mapping()]) {
         remote.call("munmap", libc::SYS_munmap, [at.get(), size, 0, 0, 0, 0])?;
     }
     let (thread, more) = remote.finish()?;
     signals.extend(more);
-    Ok(((space, regions), thread, signals))
+    Ok(((cache, regions), thread, signals))
 }
 
 /// Maps tables, regions, and an arena close to each of the places in `near`.

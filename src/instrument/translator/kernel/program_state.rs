@@ -9,7 +9,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::Shape;
 use crate::instrument::translator::code_cache::records::{REPEATED, REPEATED_COUNT};
 use crate::instrument::translator::code_cache::regions::Regions;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::translate::arrival::Transfer;
 use crate::instrument::x86_64::emit::Gpr;
@@ -29,7 +29,12 @@ pub(crate) enum State {
 }
 
 /// Sets the registers of a thread to those after the call or return that it was about to execute.
-pub(crate) fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &mut Registers) -> State {
+pub(crate) fn complete(
+    thread: &Thread,
+    address_space: &AddressSpace,
+    transfer: Transfer,
+    registers: &mut Registers,
+) -> State {
     let get = |offset| thread.regions.borrow().get(thread.region, offset);
     match transfer {
         Transfer::Call(target) => registers.rip = target.get(),
@@ -39,7 +44,7 @@ pub(crate) fn complete(thread: &Thread, process: &Process, transfer: Transfer, r
             registers.rdx = get(layout::SAVE_RDX);
         }
         Transfer::Return { rcx_is_saved } => {
-            let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else { return State::Between };
+            let Ok(to) = address_space.memory.read_u64(Address::new(registers.rsp)) else { return State::Between };
             registers.rip = to;
             registers.rsp += 8;
             if rcx_is_saved {
@@ -53,13 +58,13 @@ pub(crate) fn complete(thread: &Thread, process: &Process, transfer: Transfer, r
 /// Restores registers that are elsewhere.
 pub(crate) fn restore(
     thread: &Thread,
-    process: &Process,
+    address_space: &AddressSpace,
     block: BlockId,
     moved: SpillState,
     registers: &mut Registers,
 ) {
-    let space = process.image.space.borrow();
-    let block = space.block(block);
+    let cache = address_space.image.cache.borrow();
+    let block = cache.block(block);
     let regions = thread.regions.borrow();
     let get = |offset| regions.get(thread.region, offset);
     let lent = |register: Gpr, registers: &mut Registers| {
@@ -102,9 +107,9 @@ pub(crate) fn restore(
 }
 
 /// Corrects the counts if only the instructions before `offset` were executed: rprof counts them as a block of their own.
-pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
-    let mut space = process.image.space.borrow_mut();
-    let b = space.block(block);
+pub(crate) fn uncount(thread: &Thread, address_space: &AddressSpace, block: BlockId, offset: u16, at: CacheAddress) {
+    let mut cache = address_space.image.cache.borrow_mut();
+    let b = cache.block(block);
     if u32::from(offset) == b.code.end - b.code.start {
         return;
     }
@@ -113,21 +118,28 @@ pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
         thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
     }
     if offset > 0 {
-        space.counters.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
+        cache.counters.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
     }
 }
 
 /// Corrects the run-time sum of an instruction that will be executed again: adds the iterations so far of a `rep` instruction,
 /// because the rest counts as a new one; subtracts active lanes.
-pub(crate) fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
-    let Some((slot, sum)) = process.image.space.borrow().sum_before(block, offset, at) else { return };
+pub(crate) fn settle_sum(
+    thread: &Thread,
+    address_space: &AddressSpace,
+    block: BlockId,
+    offset: u16,
+    at: CacheAddress,
+    rcx: u64,
+) {
+    let Some((slot, sum)) = address_space.image.cache.borrow().sum_before(block, offset, at) else { return };
     let regions = thread.regions.borrow();
     let get = |field| regions.get(thread.region, field);
     let change = match sum {
         Sum::Iterations => {
             let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
             if thread.version.collects() {
-                shorten_noted(&regions, thread, &process.image.space.borrow(), from, so_far);
+                shorten_noted(&regions, thread, &address_space.image.cache.borrow(), from, so_far);
             }
             so_far as i64
         }
@@ -138,7 +150,7 @@ pub(crate) fn settle_sum(thread: &Thread, process: &Process, block: BlockId, off
 
 /// Changes the repeat count of the last records in the thread's buffer from `from` to `so_far`, for an interrupted `rep`
 /// instruction.
-fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u64, so_far: u64) {
+fn shorten_noted(regions: &Regions, thread: &Thread, cache: &CodeCache, from: u64, so_far: u64) {
     const NUMBER: u64 = u32::MAX as u64;
     let (region, first) = (thread.region, u64::from(thread.version.buffer()));
     let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
@@ -146,7 +158,7 @@ fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u6
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
         let number = regions.get(region, at as u32 + 8) & NUMBER;
         let is_repeated =
-            space.counters.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
+            cache.counters.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
         let count = at as u32 + REPEATED_COUNT;
         if !is_repeated || regions.get(region, count) != from {
             return;

@@ -12,7 +12,7 @@ use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::call_record::{CallRecord, ReturnRecord, SocketRecord};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::mpi_places::Entry;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::mpi::{
@@ -65,7 +65,7 @@ pub struct Lent {
 /// A call site that was met before.
 #[derive(Debug, Clone, Copy)]
 struct Recent {
-    process: Pid,
+    address_space: Pid,
     thread: u32,
     place: u64,
     site: u32,
@@ -98,9 +98,9 @@ impl MpiRecorder {
     }
 
     /// Lends the state of a thread whose ring is being read.
-    pub fn lend(&mut self, process: &Process, space: &CodeCache, thread: &Thread) -> Lent {
-        let mut handles = self.handles.remove(&process.pid).unwrap_or_default();
-        let mpi = &space.watched.mpi;
+    pub fn lend(&mut self, address_space: &AddressSpace, cache: &CodeCache, thread: &Thread) -> Lent {
+        let mut handles = self.handles.remove(&address_space.pid).unwrap_or_default();
+        let mpi = &cache.watched.mpi;
         handles.family = mpi.family.unwrap_or_default();
         handles.worlds.clone_from(&mpi.worlds);
         if handles.datatypes.len() < mpi.datatypes.len() {
@@ -113,15 +113,15 @@ impl MpiRecorder {
     }
 
     /// Takes back what [`lend`](Self::lend) gave.
-    pub fn take_back(&mut self, process: &Process, thread: &Thread, lent: Lent) {
+    pub fn take_back(&mut self, address_space: &AddressSpace, thread: &Thread, lent: Lent) {
         self.threads.insert(thread.ordinal, lent.open);
-        self.handles.insert(process.pid, lent.handles);
+        self.handles.insert(address_space.pid, lent.handles);
     }
 
     /// The first record of a run is read.
-    fn begin(&mut self, process: &Process) {
+    fn begin(&mut self, address_space: &AddressSpace) {
         if self.first.is_none() {
-            self.first = Some(process.pid);
+            self.first = Some(address_space.pid);
             self.ports = rdma_ports::bytes(Path::new(rdma_ports::SYS));
         }
     }
@@ -134,12 +134,12 @@ impl MpiRecorder {
     /// Notes what a system call moved.
     pub fn moved(
         &mut self,
-        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        (address_space, cache, thread): (&AddressSpace, &mut CodeCache, &Thread),
         lent: &mut Lent,
         record: &SocketRecord,
     ) {
-        self.begin(process);
-        let moved = self.sockets.note((process, space, thread), record);
+        self.begin(address_space);
+        let moved = self.sockets.note((address_space, cache, thread), record);
         let site = lent.open.innermost(|call| call.site.is_some()).and_then(|open| open.what.site);
         match site.and_then(|site| self.sites.get_mut(site as usize)) {
             Some(site) => site.network += moved,
@@ -150,12 +150,12 @@ impl MpiRecorder {
     /// Notes a call, and watches its return.
     pub fn called(
         &mut self,
-        (process, space, thread): (&Process, &mut CodeCache, &Thread),
+        (address_space, cache, thread): (&AddressSpace, &mut CodeCache, &Thread),
         Lent { open, handles }: &mut Lent,
         entry: Entry,
         record: &CallRecord,
     ) {
-        self.begin(process);
+        self.begin(address_space);
         let function = entry.function();
         let returns_to = record.returns_to;
         // A signal has put the thread back to the function's start: the same call once more.
@@ -168,11 +168,11 @@ impl MpiRecorder {
         let outer = open.innermost(|call| call.site.is_some()).map(|outer| &mut outer.what);
         // What the program's own code calls within a call, after a jump out of one, or in a handler, is the program's call, too.
         let site = match &outer {
-            Some(_) if space.watched.mpi.is_linked_in => None,
-            _ => self.own_site((process, space, thread), (record, entry.function, wide)),
+            Some(_) if cache.watched.mpi.is_linked_in => None,
+            _ => self.own_site((address_space, cache, thread), (record, entry.function, wide)),
         };
         let outer = outer.filter(|_| site.is_none());
-        let read = |at: u64, buffer: &mut [u8]| read_memory(&process.memory, at, buffer);
+        let read = |at: u64, buffer: &mut [u8]| read_memory(&address_space.memory, at, buffer);
         let arguments = &record.arguments[..usize::from(function.arguments).min(record.arguments.len())];
         let call = Call { function, arguments, wide, read: &read };
         let describes = is_c && (site.is_some() || outer.as_ref().is_some_and(|outer| outer.is_undecided));
@@ -217,39 +217,39 @@ impl MpiRecorder {
             may_be_left: false,
             what: OpenCall { site, bytes, bytes_of_root, is_undecided: !is_c, sides, communicator, result },
         });
-        if space.watched.watch_return(returns_to, at_once) {
-            space.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
+        if cache.watched.watch_return(returns_to, at_once) {
+            cache.invalidate(Address::new(returns_to), Address::new(returns_to + 1));
         }
     }
 
     /// The site of a call that is the program's own; `None` if MPI itself calls.
     fn own_site(
         &mut self,
-        (process, space, thread): (&Process, &CodeCache, &Thread),
+        (address_space, cache, thread): (&AddressSpace, &CodeCache, &Thread),
         (record, function, wide): (&CallRecord, u16, bool),
     ) -> Option<u32> {
         let returns_to = record.returns_to;
-        let of = (process.pid, thread.ordinal, record.place);
+        let of = (address_space.pid, thread.ordinal, record.place);
         if let Some(recent) = self.recent.get(&returns_to)
-            && (recent.process, recent.thread, recent.place) == of
+            && (recent.address_space, recent.thread, recent.place) == of
         {
             return Some(recent.site);
         }
-        if space.watched.mpi.is_inside(returns_to) {
+        if cache.watched.mpi.is_inside(returns_to) {
             return None;
         }
-        let at = process.place(Address::new(returns_to.wrapping_sub(1)))?;
+        let at = address_space.place(Address::new(returns_to.wrapping_sub(1)))?;
         let site = self.site(thread.ordinal, at, function, wide);
-        let (process, thread, place) = of;
-        self.recent.insert(returns_to, Recent { process, thread, place, site });
+        let (address_space, thread, place) = of;
+        self.recent.insert(returns_to, Recent { address_space, thread, place, site });
         Some(site)
     }
 
     /// Notes that a call has returned, if it is one of MPI.
-    pub fn returned(&mut self, process: &Process, Lent { open, handles }: &mut Lent, record: &ReturnRecord) {
+    pub fn returned(&mut self, address_space: &AddressSpace, Lent { open, handles }: &mut Lent, record: &ReturnRecord) {
         let Some(Open { what: call, time: begun, .. }) = open.leave(record.place, record.stack) else { return };
         if let Some(result) = call.result {
-            learn(handles, &|at, buffer| read_memory(&process.memory, at, buffer), result);
+            learn(handles, &|at, buffer| read_memory(&address_space.memory, at, buffer), result);
         }
         // In windows long calls seldom return: those that do say nothing of time.
         let Some(site) = call.site.filter(|_| self.windows.is_none()) else { return };

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::call_record::SocketRecord;
 use crate::instrument::translator::code_cache::descriptor::DescriptorKind;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::mpi::{NetworkMissing, Traffic};
 use crate::tracee::address::Address;
@@ -29,17 +29,17 @@ pub struct SocketTraffic {
 }
 
 /// A thread, its address space and its code cache.
-pub type Caller<'c> = (&'c Process, &'c CodeCache, &'c Thread);
+pub type Caller<'c> = (&'c AddressSpace, &'c CodeCache, &'c Thread);
 
 impl SocketTraffic {
     /// Notes a system call; returns the bytes that it passed to or from another host.
     pub fn note(&mut self, caller: Caller<'_>, record: &SocketRecord) -> Traffic {
-        let (_, space, thread) = caller;
+        let (_, cache, thread) = caller;
         let [first, second, third, _] = record.arguments;
         let fd = first as i32;
         let look = |fd: i32| {
-            let kind = if is_socket(thread.group, fd) { DescriptorKind::New } else { DescriptorKind::Other };
-            space.set_descriptor(fd, if shares_descriptors(caller) { DescriptorKind::New } else { kind });
+            let kind = if is_socket(thread.pid, fd) { DescriptorKind::New } else { DescriptorKind::Other };
+            cache.set_descriptor(fd, if shares_descriptors(caller) { DescriptorKind::New } else { kind });
         };
         let mut moved = Traffic::default();
         match record.number {
@@ -95,12 +95,12 @@ impl SocketTraffic {
 
     /// Finds where the other end of a descriptor is; keeps that for the next call if nobody else has the same number for another one.
     fn resolve(&mut self, caller: Caller<'_>, fd: i32) -> DescriptorKind {
-        let (_, space, thread) = caller;
-        if !is_socket(thread.group, fd) {
+        let (_, cache, thread) = caller;
+        if !is_socket(thread.pid, fd) {
             return DescriptorKind::Other;
         }
-        let own = self.own.entry(thread.group).or_insert_with(|| OwnAddresses::read(thread.group));
-        let kind = match peer_of(thread.group, fd, own) {
+        let own = self.own.entry(thread.pid).or_insert_with(|| OwnAddresses::read(thread.pid));
+        let kind = match peer_of(thread.pid, fd, own) {
             Ok(Peer::OtherHost) => DescriptorKind::OtherHost,
             Ok(Peer::SameHost) => DescriptorKind::SameHost,
             Ok(Peer::NotConnected) => DescriptorKind::New,
@@ -110,15 +110,15 @@ impl SocketTraffic {
             }
         };
         if !shares_descriptors(caller) {
-            space.set_descriptor(fd, kind);
+            cache.set_descriptor(fd, kind);
         }
         kind
     }
 }
 
 /// Whether processes with other descriptors execute the same code, which reads one table of them.
-fn shares_descriptors((process, _, thread): Caller<'_>) -> bool {
-    process.image.is_shared() || thread.group != process.pid
+fn shares_descriptors((address_space, _, thread): Caller<'_>) -> bool {
+    address_space.image.is_shared() || thread.pid != address_space.pid
 }
 
 fn receives(number: i64) -> bool {

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::heap;
-use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::relayout::hot_code::HotnessPoll;
 
@@ -16,7 +16,7 @@ const THREADS: usize = 4;
 /// Plans the relayout of all code caches for which it is due.
 pub fn look_for_hot_blocks(
     looks: &mut HotnessPoll,
-    processes: &mut HashMap<Pid, Process>,
+    address_spaces: &mut HashMap<Pid, AddressSpace>,
     threads: &HashMap<Pid, Thread>,
 ) {
     let now = Instant::now();
@@ -25,22 +25,22 @@ pub fn look_for_hot_blocks(
     }
     // A suitable moment: this code runs now and then, and no thread waits for it.
     heap::advise();
-    for (&id, process) in processes {
+    for (&id, address_space) in address_spaces {
         let (is_time, slots) = {
-            let space = process.image.space.borrow();
-            (process.image.placing.borrow_mut().is_time(now, space.blocks.len()), space.counters.slots)
+            let cache = address_space.image.cache.borrow();
+            (address_space.image.placing.borrow_mut().is_time(now, cache.blocks.len()), cache.counters.slots)
         };
         if !is_time {
             continue;
         }
         let mut counts = vec![0; slots as usize];
         let mut regions = Vec::new();
-        for thread in threads.values().filter(|t| t.process == id).take(THREADS) {
+        for thread in threads.values().filter(|t| t.address_space == id).take(THREADS) {
             let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
             // Our own memfd can always be read.
             let _ = thread.regions.borrow().counters(thread.region, slots, add);
             regions.push(thread.region);
         }
-        process.plan_relayout((counts, regions), now);
+        address_space.plan_relayout((counts, regions), now);
     }
 }

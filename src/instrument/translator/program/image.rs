@@ -12,7 +12,7 @@ use crate::instrument::translator::relayout::hot_code::{Placing, PlacingSettings
 #[derive(Debug, Clone)]
 pub struct ImageRef {
     /// Translations.
-    pub space: Arc<AtomicRefCell<CodeCache>>,
+    pub cache: Arc<AtomicRefCell<CodeCache>>,
     /// The relayout of its hot blocks.
     pub placing: Arc<AtomicRefCell<Placing>>,
     /// Threads' regions.
@@ -21,11 +21,11 @@ pub struct ImageRef {
 
 impl ImageRef {
     /// Wraps a new code cache and new regions; hot blocks are relaid out with these settings.
-    pub fn new(mut space: CodeCache, regions: Regions, settings: PlacingSettings) -> Self {
+    pub fn new(mut cache: CodeCache, regions: Regions, settings: PlacingSettings) -> Self {
         let placing = Placing::new(settings);
-        space.style = placing.style();
+        cache.style = placing.style();
         ImageRef {
-            space: Arc::new(AtomicRefCell::new(space)),
+            cache: Arc::new(AtomicRefCell::new(cache)),
             placing: Arc::new(AtomicRefCell::new(placing)),
             regions: Arc::new(AtomicRefCell::new(regions)),
         }
@@ -33,6 +33,6 @@ impl ImageRef {
 
     /// Whether another process shares it.
     pub fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.space) > 1
+        Arc::strong_count(&self.cache) > 1
     }
 }

@@ -23,9 +23,9 @@ pub struct Deferred {
 /// A thread of the program and its state.
 pub struct Thread {
     /// Its process.
-    pub group: Pid,
+    pub pid: Pid,
     /// The address space that it runs in: the id of the process that had it first.
-    pub process: Pid,
+    pub address_space: Pid,
     /// Its number in the evidence.
     pub ordinal: u32,
     /// Its path through marked regions.
@@ -54,17 +54,17 @@ pub struct Thread {
 
 impl Deferred {
     /// Sends it to a thread that rprof is about to let go, unless it was sent; with its own siginfo where the kernel allows that.
-    pub fn send(&self, group: Pid, tid: Pid) {
+    pub fn send(&self, pid: Pid, tid: Pid) {
         if self.sent {
             return;
         }
-        let (group, tid) = (group.as_raw(), tid.as_raw());
+        let (pid, tid) = (pid.as_raw(), tid.as_raw());
         if self.info.si_code < 0 && self.info.si_code != libc::SI_TKILL {
             // SAFETY: the kernel reads a live siginfo.
-            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, group, tid, self.signal, &raw const self.info) };
+            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, self.signal, &raw const self.info) };
         } else {
             // SAFETY: no memory is passed. If the thread is gone, so is the signal.
-            unsafe { libc::syscall(libc::SYS_tgkill, group, tid, self.signal) };
+            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, self.signal) };
         }
     }
 }
@@ -79,16 +79,16 @@ fn timer_of(info: &SignalInfo) -> i32 {
 impl Thread {
     /// A new thread with a fresh region, in `version`.
     pub fn new(
-        group: Pid,
-        process: Pid,
+        pid: Pid,
+        address_space: Pid,
         ordinal: u32,
         region: u32,
         regions: Arc<AtomicRefCell<Regions>>,
         version: Version,
     ) -> Self {
         Thread {
-            group,
-            process,
+            pid,
+            address_space,
             ordinal,
             path: AtomicU32::new(0),
             region,

@@ -19,7 +19,7 @@ use crate::tracee::address::Address;
 const COPIES: usize = 256 << 10;
 /// Writes one chain of hot blocks, with what is inlined into it.
 pub(crate) struct ChainWriter<'a, 's> {
-    pub(crate) space: &'a mut CodeCache,
+    pub(crate) cache: &'a mut CodeCache,
     pub(crate) source: &'a mut Source<'s>,
     /// The hot blocks of the plan, by address.
     hot_blocks: &'a AddressMap<u64, HotBlock>,
@@ -34,24 +34,24 @@ pub(crate) struct ChainWriter<'a, 's> {
 impl<'a, 's> ChainWriter<'a, 's> {
     /// Writes to `space`; of the callees among `hot_blocks` it inlines leaves of at most `leaf_bytes`.
     pub(crate) fn new(
-        space: &'a mut CodeCache,
+        cache: &'a mut CodeCache,
         source: &'a mut Source<'s>,
         hot_blocks: &'a AddressMap<u64, HotBlock>,
         leaf_bytes: usize,
     ) -> Self {
-        ChainWriter { space, source, hot_blocks, leaf_bytes, bodies: Vec::new(), exits: Exits::default() }
+        ChainWriter { cache, source, hot_blocks, leaf_bytes, bodies: Vec::new(), exits: Exits::default() }
     }
 
     /// Writes a chain in relayout number `round`; blocks that cannot be written keep their old copy.
     pub(crate) fn place(mut self, chain: &[Placed], round: u32) {
         let Some(&Placed { at: start, .. }) = chain.first() else { return };
-        let Ok(mut unit) = self.space.begin_unit(Version::Plain, start) else { return };
+        let Ok(mut unit) = self.cache.begin_unit(Version::Plain, start) else { return };
         unit.places = round;
         if let Some(to) = self.write_chain(&mut unit, chain, None) {
-            self.space.end_unit(&mut unit, to);
+            self.cache.end_unit(&mut unit, to);
         }
         self.finish_copies(&mut unit);
-        self.space.close(unit);
+        self.cache.close(unit);
     }
 
     /// Writes a chain of hot blocks, up to the first that cannot be written; returns the address that it runs into. `runs_in` leads
@@ -65,14 +65,14 @@ impl<'a, 's> ChainWriter<'a, 's> {
         let mut next = chain.first().map(|p| p.at);
         for (i, &Placed { at, .. }) in chain.iter().enumerate() {
             // Text that changed meanwhile is no longer relaid out.
-            let block = self.space.find(unit.version, at).and_then(|_| self.source.block(at));
+            let block = self.cache.find(unit.version, at).and_then(|_| self.source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
             let leaf = self.leaf_behind(unit, &block);
             let plan = BlockPlan {
                 runs_in: runs_in.filter(|_| i == 0),
                 ..self.plan(unit, &block, &chain[i..], leaf.is_some())
             };
-            let behind = match self.space.block_into(unit, self.source, &block, plan, &mut self.exits) {
+            let behind = match self.cache.block_into(unit, self.source, &block, plan, &mut self.exits) {
                 Ok(behind) => behind,
                 Err(_) => break,
             };
@@ -88,7 +88,7 @@ impl<'a, 's> ChainWriter<'a, 's> {
     fn plan(&mut self, unit: &mut Superblock, block: &Decoded, chain: &[Placed], copies_callee: bool) -> BlockPlan {
         let Some((first, rest)) = chain.split_first() else { return BlockPlan::default() };
         let spills_rcx = first.next_is_alone && !copies_callee && unit.copy.is_none() && rcx_elision::may_leave(block);
-        let usual = self.space.usual.target(first.at);
+        let usual = self.cache.usual.target(first.at);
         BlockPlan {
             next: rest.first().map(|p| p.at),
             next_flows: first.next_flows,
@@ -106,12 +106,12 @@ impl<'a, 's> ChainWriter<'a, 's> {
         let to = match block.end {
             Terminator::Call(to) => to,
             Terminator::CallIndirect => {
-                self.space.usual.target(block.start).filter(|_| !self.space.is_to_be_short())?
+                self.cache.usual.target(block.start).filter(|_| !self.cache.is_to_be_short())?
             }
             _ => return None,
         };
         let call = block.start + u64::from(block.steps.last()?.offset);
-        let (hot, next) = ((self.hot_blocks, &self.space.usual), block.next());
+        let (hot, next) = ((self.hot_blocks, &self.cache.usual), block.next());
         let has_room = unit.hot.len() + unit.cold.len() < COPIES;
         (to != next && has_room).then_some(())?;
         Some((call, leaf(self.source, &mut unit.factory, hot, (to, next), self.leaf_bytes)?))

@@ -184,49 +184,49 @@ impl Placing {
 impl Placing {
     /// Writes the next chain of the plan; `false` if there is none. A looked-up address keeps its first entry, which then leads
     /// to the new copy.
-    pub fn place_some(&mut self, space: &mut CodeCache, source: &mut Source<'_>) -> bool {
+    pub fn place_some(&mut self, cache: &mut CodeCache, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.plan.pop_front() else { return false };
-        ChainWriter::new(space, source, &self.hot_blocks, self.settings.leaf_bytes).place(&chain, self.round);
+        ChainWriter::new(cache, source, &self.hot_blocks, self.settings.leaf_bytes).place(&chain, self.round);
         if self.plan.is_empty() {
             self.hot_blocks = AddressMap::default();
             if self.hot >= MANY {
                 let regions = std::mem::take(&mut self.regions);
-                self.gathering = Gathering::plan(space, &regions);
+                self.gathering = Gathering::plan(cache, &regions);
             }
         }
         true
     }
 
     /// Moves one more stretch of memory to a huge page; returns whether there was any.
-    pub fn gather_some(&mut self, space: &CodeCache, regions: &Regions) -> bool {
-        self.gathering.go_on(space, regions)
+    pub fn gather_some(&mut self, cache: &CodeCache, regions: &Regions) -> bool {
+        self.gathering.go_on(cache, regions)
     }
 
     /// Plans a relayout from the counters of threads, those in the regions `of`.
     pub fn plan(
         &mut self,
-        space: &mut CodeCache,
+        cache: &mut CodeCache,
         regions: &Regions,
         source: &mut Source<'_>,
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
         self.regions = of;
-        space.add_flows(&mut counts);
+        cache.add_flows(&mut counts);
         let recent = self.look(now, counts);
         let blocks: Vec<_> =
-            self.choose(space, &recent).into_iter().map(|(id, count)| (space.block(id).start, count)).collect();
-        space.style = self.style();
+            self.choose(cache, &recent).into_iter().map(|(id, count)| (cache.block(id).start, count)).collect();
+        cache.style = self.style();
         let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
-        look_where_jumps_go(space, regions, &starts, &self.regions);
+        look_where_jumps_go(cache, regions, &starts, &self.regions);
         let mut hot = Vec::new();
         for (at, count) in blocks {
             // Calls of a marker function, or those that are recorded, must reach the code that reports the call.
-            if space.markers.contains_key(&at.get()) || space.watched.at(at.get()).is_some() {
+            if cache.markers.contains_key(&at.get()) || cache.watched.at(at.get()).is_some() {
                 continue;
             }
             if let Some(block) = source.block(at) {
-                let (successors, repeats) = space.runs_into(&block);
+                let (successors, repeats) = cache.runs_into(&block);
                 let runs_on = runs_on(&block, successors[0]);
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
@@ -237,14 +237,14 @@ impl Placing {
     }
 
     /// The blocks that cover nearly all `recent` execution: (block, executions).
-    fn choose(&mut self, space: &CodeCache, recent: &[u64]) -> Vec<(BlockId, u64)> {
+    fn choose(&mut self, cache: &CodeCache, recent: &[u64]) -> Vec<(BlockId, u64)> {
         let mut all = 0;
         let mut placed_in = vec![0u64; self.executed.len()];
         // Inlined blocks count for their originals.
-        let mut counts = vec![0u64; space.blocks.len()];
-        for (id, block) in space.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
+        let mut counts = vec![0u64; cache.blocks.len()];
+        for (id, block) in cache.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
             let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
-            let Some(found) = space.find(block.version, block.start).filter(|_| count > 0) else { continue };
+            let Some(found) = cache.find(block.version, block.start).filter(|_| count > 0) else { continue };
             if block.copied || found == id as BlockId {
                 let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
                 counts[found as usize] += count;
@@ -257,7 +257,7 @@ impl Placing {
         let well_placed: u64 = known.map(|(_, weight)| weight).sum();
         self.executed.push(all);
         let executed = counts.into_iter().enumerate().filter(|(_, count)| *count > 0).map(|(id, count)| {
-            let code = &space.blocks[id].code;
+            let code = &cache.blocks[id].code;
             (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
         });
         let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();

@@ -28,22 +28,22 @@ pub struct Gathering(VecDeque<Stretch>);
 
 impl Gathering {
     /// Everything that blocks and the threads of `regions` touch.
-    pub fn plan(space: &CodeCache, regions: &[u32]) -> Gathering {
+    pub fn plan(cache: &CodeCache, regions: &[u32]) -> Gathering {
         let pages = |bytes: u64| (0..bytes).step_by(HUGE as usize);
         let code = |(i, arena): (usize, &Arena)| pages(arena.hot_bytes()).map(move |at| Stretch::Code(i, at));
-        let mut plan: VecDeque<Stretch> = space.arenas.iter().enumerate().flat_map(code).collect();
-        plan.extend(pages(space.tables.size()).map(Stretch::Tables));
-        let counters = u64::from(layout::counter(space.counters.slots));
+        let mut plan: VecDeque<Stretch> = cache.arenas.iter().enumerate().flat_map(code).collect();
+        plan.extend(pages(cache.tables.size()).map(Stretch::Tables));
+        let counters = u64::from(layout::counter(cache.counters.slots));
         plan.extend(regions.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
         Gathering(plan)
     }
 
     /// Moves one more stretch; returns whether there was any.
-    pub fn go_on(&mut self, space: &CodeCache, regions: &Regions) -> bool {
+    pub fn go_on(&mut self, cache: &CodeCache, regions: &Regions) -> bool {
         let Some(stretch) = self.0.pop_front() else { return false };
         match stretch {
-            Stretch::Code(arena, at) => space.arenas[arena].gather(at),
-            Stretch::Tables(at) => space.tables.gather(at),
+            Stretch::Code(arena, at) => cache.arenas[arena].gather(at),
+            Stretch::Tables(at) => cache.tables.gather(at),
             Stretch::Counters(region, at) => regions.gather(region, at),
         }
         true

@@ -42,7 +42,7 @@ impl ChainWriter<'_, '_> {
         aside: Option<(ReturnPoint, CacheAddress)>,
     ) {
         let (Some(caller), Some(entry)) = (unit.last(), leaf.main.first()) else { return };
-        let (next, behind) = (self.space.block(caller).next(), unit.hot.here());
+        let (next, behind) = (self.cache.block(caller).next(), unit.hot.here());
         // A loop may be counted by its induction register.
         let repeats = self.source.block(entry.at).is_none_or(|b| b.repeats());
         unit.handed.flow = unit.handed.flow.filter(|_| !repeats);
@@ -65,15 +65,15 @@ impl ChainWriter<'_, '_> {
     /// Notes the range of the target comparison of an indirect call: a thread that ends there has executed the call, but not the
     /// inlined body that derives its count from the caller.
     fn note_unsettled_copy(&mut self, caller: BlockId) {
-        let (from, Some(landing)) = (self.space.block(caller), self.space.block(caller).landing) else { return };
+        let (from, Some(landing)) = (self.cache.block(caller), self.cache.block(caller).landing) else { return };
         let first = caller + 1;
-        if first as usize >= self.space.blocks.len() || self.space.block(first).flow.is_none() {
+        if first as usize >= self.cache.blocks.len() || self.cache.block(first).flow.is_none() {
             return;
         }
-        let first = self.space.block(first);
+        let first = self.cache.block(first);
         let counted = from.entry + u64::from(from.counted_at);
         let (from, until, slot) = (landing.call.max(counted), first.entry, first.slot);
-        self.space.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
+        self.cache.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
     }
 
     /// Writes the remaining chains of the superblock's inlined bodies, and their ways out.
@@ -113,8 +113,8 @@ impl ChainWriter<'_, '_> {
 
     /// Registers `landing` for returns from the call of `caller`.
     fn land_behind(&mut self, unit: &Superblock, caller: BlockId, landing: ReturnPoint) {
-        self.space.lookups.callers.insert(unit.version.place(self.space.block(caller).next()), caller);
-        self.space.blocks[caller as usize].landing = Some(landing);
+        self.cache.lookups.callers.insert(unit.version.place(self.cache.block(caller).next()), caller);
+        self.cache.blocks[caller as usize].landing = Some(landing);
     }
 
     /// Writes a way out of an inlined body, with a landing behind it if `lands`; returns its address.
@@ -132,8 +132,8 @@ impl ChainWriter<'_, '_> {
             unit.set_word(on, relative(on, copy.behind));
             self.land_behind(unit, copy.caller, ReturnPoint { from: copy.call, call: way, own: true, tag });
         }
-        let site = self.space.new_site(patch, unit.version, to);
-        self.space.sites[site as usize].calls = true;
+        let site = self.cache.new_site(patch, unit.version, to);
+        self.cache.sites[site as usize].calls = true;
         unit.sites.push(site);
         way
     }

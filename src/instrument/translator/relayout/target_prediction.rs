@@ -21,8 +21,8 @@ fn usual(seen: &[u64]) -> Option<Address> {
 }
 
 /// Samples the targets of the jumps that end the blocks at `starts`, in the threads of the regions `of`.
-pub(crate) fn look_where_jumps_go(space: &mut CodeCache, all: &Regions, starts: &[Address], of: &[u32]) {
-    let slots: Vec<(Address, u32)> = starts.iter().filter_map(|at| Some((*at, space.usual.slot(*at)?))).collect();
+pub(crate) fn look_where_jumps_go(cache: &mut CodeCache, all: &Regions, starts: &[Address], of: &[u32]) {
+    let slots: Vec<(Address, u32)> = starts.iter().filter_map(|at| Some((*at, cache.usual.slot(*at)?))).collect();
     if slots.is_empty() {
         return;
     }
@@ -35,8 +35,8 @@ pub(crate) fn look_where_jumps_go(space: &mut CodeCache, all: &Regions, starts: 
         std::thread::sleep(PAUSE);
     }
     for ((start, _), seen) in slots.iter().zip(&seen) {
-        if let Some(target) = usual(seen).filter(|at| space.find(Version::Plain, *at).is_some()) {
-            space.usual.learn(*start, target);
+        if let Some(target) = usual(seen).filter(|at| cache.find(Version::Plain, *at).is_some()) {
+            cache.usual.learn(*start, target);
         }
     }
 }

@@ -150,14 +150,14 @@ impl AccessBuffer {
     }
 
     /// Hands the accesses of a stopped or waiting thread to the sink, and empties its buffer.
-    pub fn drain(&mut self, space: &CodeCache, thread: &Thread) {
+    pub fn drain(&mut self, cache: &CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
         let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
         if size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
-                let process = thread.process.as_raw() as u32;
+                let address_space = thread.address_space.as_raw() as u32;
                 let all = regions.get(thread.region, layout::SELECT_MASK) == 0;
                 let complete_from = match self.complete_from.get(&thread.ordinal) {
                     Some(at) => at.saturating_sub(start).min(size) as usize,
@@ -165,13 +165,13 @@ impl AccessBuffer {
                     None => size as usize,
                 };
                 let about_to = regions.get(thread.region, layout::REPEAT_FROM);
-                self.decode(space, 0..complete_from, about_to);
+                self.decode(cache, 0..complete_from, about_to);
                 if !self.batch.is_empty() {
-                    self.sink.record_selected(thread.ordinal, process, &self.batch);
+                    self.sink.record_selected(thread.ordinal, address_space, &self.batch);
                 }
-                self.decode(space, complete_from..size as usize, about_to);
+                self.decode(cache, complete_from..size as usize, about_to);
                 if !self.batch.is_empty() {
-                    self.sink.record(thread.ordinal, process, &self.batch);
+                    self.sink.record(thread.ordinal, address_space, &self.batch);
                 }
             }
         }
@@ -190,10 +190,10 @@ impl AccessBuffer {
     }
 
     /// Decodes a part of the bytes into the batch. `about_to` is the repeat count of the latest `rep` instruction.
-    fn decode(&mut self, space: &CodeCache, part: Range<usize>, about_to: u64) {
+    fn decode(&mut self, cache: &CodeCache, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
-        records::read(&bytes[part], &space.counters.probe_sites, about_to, self);
+        records::read(&bytes[part], &cache.counters.probe_sites, about_to, self);
         self.bytes = bytes;
     }
 
@@ -247,8 +247,8 @@ impl AccessBuffer {
     }
 
     /// Reports an allocation of `process` to the sink.
-    pub fn allocated(&mut self, process: u32, allocation: Allocation) {
-        self.sink.allocated(process, allocation);
+    pub fn allocated(&mut self, address_space: u32, allocation: Allocation) {
+        self.sink.allocated(address_space, allocation);
     }
 
     /// Notifies the sink that `child` begins with a copy of the memory of `parent`.
@@ -257,8 +257,8 @@ impl AccessBuffer {
     }
 
     /// Notifies the sink that `process` unmapped `from..to`.
-    pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
-        self.sink.unmapped(process, from, to);
+    pub fn unmapped(&mut self, address_space: u32, from: u64, to: u64) {
+        self.sink.unmapped(address_space, from, to);
     }
 
     /// Ends the run.

@@ -55,14 +55,14 @@ const NONE: u32 = u32::MAX;
 
 impl Numbers {
     /// The number of block `id` of `space`; introduces it to the sink if it is new.
-    fn get(&mut self, space: &CodeCache, id: BlockId, sink: &mut dyn BurstSink) -> u32 {
-        let of_space = self.of_space.entry(space.serial).or_default();
+    fn get(&mut self, cache: &CodeCache, id: BlockId, sink: &mut dyn BurstSink) -> u32 {
+        let of_space = self.of_space.entry(cache.serial).or_default();
         let at = id as usize;
         if of_space.len() <= at {
-            of_space.resize(space.blocks.len().max(at + 1), NONE);
+            of_space.resize(cache.blocks.len().max(at + 1), NONE);
         }
         if of_space[at] == NONE {
-            let (block, code) = (space.block(id), space.block_code(id));
+            let (block, code) = (cache.block(id), cache.block_code(id));
             let place = (block.start.get(), block.at.module, block.at.offset);
             let same = self.by_place.entry(place).or_default();
             let known = same.iter().find(|known| known.code == code).map(|known| known.number);
@@ -80,7 +80,7 @@ impl Numbers {
 
 /// Makes entries of records.
 struct Entries<'a> {
-    space: &'a CodeCache,
+    cache: &'a CodeCache,
     sink: &'a mut dyn BurstSink,
     numbers: &'a mut Numbers,
     entries: &'a mut Vec<TraceEntry>,
@@ -90,8 +90,8 @@ struct Entries<'a> {
 
 impl Reader for Entries<'_> {
     fn block(&mut self, id: BlockId) {
-        if (id as usize) < self.space.blocks.len() {
-            self.entries.push(TraceEntry::Block(self.numbers.get(self.space, id, self.sink)));
+        if (id as usize) < self.cache.blocks.len() {
+            self.entries.push(TraceEntry::Block(self.numbers.get(self.cache, id, self.sink)));
         }
     }
 
@@ -187,7 +187,7 @@ impl Bursts {
     }
 
     /// Hands the records of a stopped or waiting traced thread to the sink, and empties its buffer.
-    pub fn drain(&mut self, space: &CodeCache, thread: &Thread) {
+    pub fn drain(&mut self, cache: &CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
         let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
@@ -198,8 +198,8 @@ impl Bursts {
                 self.entries.clear();
                 let (offset, kind) = (0, AccessKind::Load);
                 let (sink, numbers, entries) = (&mut *self.sink, &mut self.numbers, &mut self.entries);
-                let mut reader = Entries { space, sink, numbers, entries, offset, kind };
-                records::read(&self.bytes, &space.counters.probe_sites, about_to, &mut reader);
+                let mut reader = Entries { cache, sink, numbers, entries, offset, kind };
+                records::read(&self.bytes, &cache.counters.probe_sites, about_to, &mut reader);
                 self.sink.record(thread.ordinal, &self.entries);
                 self.moved = true;
             }

@@ -135,13 +135,13 @@ impl Recording {
     }
 
     /// Hands the records of a stopped or waiting thread of `space` to their sink, and empties its buffer.
-    pub fn take_records(&mut self, space: &CodeCache, thread: &Thread) {
+    pub fn take_records(&mut self, cache: &CodeCache, thread: &Thread) {
         if thread.version.traces() {
             if let Some(bursts) = &mut self.bursts {
-                bursts.drain(space, thread);
+                bursts.drain(cache, thread);
             }
         } else if let Some(drain) = &mut self.drain {
-            drain.drain(space, thread);
+            drain.drain(cache, thread);
         }
     }
 

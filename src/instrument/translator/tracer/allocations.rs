@@ -15,23 +15,25 @@ impl Run {
         if self.recording.drain.is_none() || to - from < LARGE {
             return;
         }
-        let Some(process) = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process)) else { return };
-        let at = process.state_at(site.native);
-        let ip = at.map(|(block, offset, _)| process.image.space.borrow().block(block).start + u64::from(offset));
-        let frames = ip.map(|ip| self.askers.frames(process, ip, registers)).unwrap_or_default();
+        let Some(address_space) = self.threads.get(&tid).and_then(|t| self.address_spaces.get(&t.address_space)) else {
+            return;
+        };
+        let at = address_space.state_at(site.native);
+        let ip = at.map(|(block, offset, _)| address_space.image.cache.borrow().block(block).start + u64::from(offset));
+        let frames = ip.map(|ip| self.askers.frames(address_space, ip, registers)).unwrap_or_default();
         let stack = registers.r10 & libc::MAP_STACK as u64 != 0;
         let allocation = Allocation { start: from.get(), bytes: to - from, frames, stack };
         if let Some(drain) = &mut self.recording.drain {
-            drain.allocated(process.pid.as_raw() as u32, allocation);
+            drain.allocated(address_space.pid.as_raw() as u32, allocation);
         }
     }
 
     /// Reports that a thread's process unmapped `from..to`, after handing over the thread's earlier accesses.
     pub fn tell_unmapped(&mut self, tid: Pid, from: Address, to: Address) {
         self.drain_buffer(tid);
-        let process = self.threads.get(&tid).map_or(tid, |t| t.process);
+        let address_space = self.threads.get(&tid).map_or(tid, |t| t.address_space);
         if let Some(drain) = &mut self.recording.drain {
-            drain.unmapped(process.as_raw() as u32, from.get(), to.get());
+            drain.unmapped(address_space.as_raw() as u32, from.get(), to.get());
         }
     }
 }

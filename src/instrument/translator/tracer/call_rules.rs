@@ -65,8 +65,8 @@ impl Run {
     /// `prctl` or `seccomp`.
     pub fn call_rule(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let process = self.process(tid)?;
-        let filter = match asked(&registers, |at| Filter::read(&process.memory, Address::new(at))) {
+        let address_space = self.address_space(tid)?;
+        let filter = match asked(&registers, |at| Filter::read(&address_space.memory, Address::new(at))) {
             Asked::Dispatch => return self.release_before(stopped, registers, Release::Dispatch),
             Asked::Filter(filter) if filter.reads_address() => {
                 return self.release_before(stopped, registers, Release::FilterByAddress);
@@ -76,8 +76,8 @@ impl Run {
         };
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if let Some(filter) = filter.filter(|_| succeeded(&after)) {
-            let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-            self.groups.entry(group).or_default().filters.get_or_insert_default().add(filter);
+            let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+            self.process_settings.entry(pid).or_default().filters.get_or_insert_default().add(filter);
         }
         self.go_on(stopped)
     }
@@ -85,12 +85,12 @@ impl Run {
     /// Releases the process of a thread that is about to make a call which translated code must not make.
     pub fn release_before(&mut self, stopped: Stopped, registers: Registers, why: Release) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let (group, space) = self.threads.get(&tid).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
-        if self.threads.values().any(|t| t.process == space && t.group != group) {
+        let (pid, space) = self.threads.get(&tid).map(|t| (t.pid, t.address_space)).ok_or(RunError::Gone)?;
+        if self.threads.values().any(|t| t.address_space == space && t.pid != pid) {
             let what = format!("{}, in memory that it shares with its parent", why.reason());
             return Err(RunError::Unsupported(what));
         }
-        self.ensure_allowed(group, &PROTECT)?;
+        self.ensure_allowed(pid, &PROTECT)?;
         // Before the trap: there its state is known.
         stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
         self.let_go(stopped, why);
@@ -98,18 +98,18 @@ impl Run {
     }
 
     /// The first call that rprof needs to follow a new program of process `group` and that a filter of the process forbids.
-    pub fn forbidden_preparation(&self, group: Pid) -> Option<&'static str> {
-        let filters = self.groups.get(&group)?.filters.as_ref()?;
+    pub fn forbidden_preparation(&self, pid: Pid) -> Option<&'static str> {
+        let filters = self.process_settings.get(&pid)?.filters.as_ref()?;
         filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
     }
 
     /// Fails if a filter of process `group` forbids the calls for more shared memory.
-    pub fn ensure_room_allowed(&self, group: Pid) -> Result<(), RunError> {
-        self.ensure_allowed(group, &MAP)
+    pub fn ensure_room_allowed(&self, pid: Pid) -> Result<(), RunError> {
+        self.ensure_allowed(pid, &MAP)
     }
 
-    fn ensure_allowed(&self, group: Pid, calls: &'static [Call]) -> Result<(), RunError> {
-        match self.groups.get(&group).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
+    fn ensure_allowed(&self, pid: Pid, calls: &'static [Call]) -> Result<(), RunError> {
+        match self.process_settings.get(&pid).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
             Some(call) => Err(RunError::Unsupported(format!(
                 "a seccomp filter that it installed forbids {}, which rprof needs in its name",
                 call.name

@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 use crate::instrument::CountError;
 use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
+use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
 use crate::instrument::translator::program::excursions::Excursion;
 use crate::instrument::translator::program::hot_blocks::look_for_hot_blocks;
-use crate::instrument::translator::program::process::{Destination, Process};
 use crate::instrument::translator::tracer::handoffs::is_to_be_handed_off;
 use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
 use crate::instrument::translator::tracer::watched_calls::note_call;
@@ -137,13 +137,13 @@ impl Run {
             self.polling.patience.paid();
             return Ok(true);
         }
-        Ok(self.processes.values_mut().any(Process::translate_ahead)
+        Ok(self.address_spaces.values_mut().any(AddressSpace::translate_ahead)
             || !self.recording.is_tracing() && self.work_of_sink())
     }
 
     /// Does the tasks that are due by the clock: looks for hot blocks, and moves threads as windows begin and end.
     fn look_at_the_clock(&mut self) {
-        look_for_hot_blocks(&mut self.looks, &mut self.processes, &self.threads);
+        look_for_hot_blocks(&mut self.looks, &mut self.address_spaces, &self.threads);
         if self.recording.windows.is_time_to_look() {
             self.keep_pace();
         }
@@ -196,10 +196,10 @@ impl Run {
             let regions = shared.borrow();
             let request = if thread.stalled { None } else { regions.request(thread.region) };
             let Some(Request { site, target }) = request else { continue };
-            let Some(process) = self.processes.get(&thread.process) else { continue };
+            let Some(address_space) = self.address_spaces.get(&thread.address_space) else { continue };
             any = true;
             if site == MARK {
-                note_call(&mut self.marks, &mut self.calls, process, thread);
+                note_call(&mut self.marks, &mut self.calls, address_space, thread);
                 if thread.version.traces() {
                     self.recording.note_answer();
                 }
@@ -208,17 +208,17 @@ impl Run {
             }
             let now = Instant::now();
             if !thread.version.collects()
-                && is_to_be_handed_off(self.processes.values(), process, now)
+                && is_to_be_handed_off(self.address_spaces.values(), address_space, now)
                 && self.handoffs.has_room(to_lend.len())
             {
-                to_lend.push(thread.process);
+                to_lend.push(thread.address_space);
                 continue;
             }
-            let Some(process) = self.processes.get_mut(&thread.process) else { continue };
-            process.asked = Some(now);
+            let Some(address_space) = self.address_spaces.get_mut(&thread.address_space) else { continue };
+            address_space.asked = Some(now);
             if site == DRAIN {
                 drop(regions);
-                self.recording.take_records(&process.image.space.borrow(), thread);
+                self.recording.take_records(&address_space.image.cache.borrow(), thread);
                 drained = true;
                 thread.regions.borrow().respond(thread.region, target.get());
                 continue;
@@ -226,16 +226,16 @@ impl Run {
             if thread.version.traces() {
                 self.recording.note_answer();
             }
-            match process.answer(thread.version, site, target) {
+            match address_space.answer(thread.version, site, target) {
                 Ok(destination) => {
                     if let Destination::Native(at) = destination {
-                        let why = process.untranslated(at);
+                        let why = address_space.untranslated(at);
                         thread.native = Some(Excursion::begin(tid, why));
                         self.uncounted.note(why);
                         if thread.version.traces()
                             && let Some(bursts) = &mut self.recording.bursts
                         {
-                            bursts.drain(&process.image.space.borrow(), thread);
+                            bursts.drain(&address_space.image.cache.borrow(), thread);
                             bursts.end(thread.ordinal);
                         }
                     }
@@ -246,7 +246,7 @@ impl Run {
             }
             self.waited += now.elapsed();
         }
-        to_lend.into_iter().for_each(|process| self.hand_off(process));
+        to_lend.into_iter().for_each(|address_space| self.hand_off(address_space));
         for tid in full {
             self.stall(tid);
         }
@@ -311,7 +311,7 @@ impl Run {
 
     /// Kills all remaining processes and waits for their ends.
     pub fn end_all(&mut self) {
-        let groups = self.threads.values().map(|t| t.group);
+        let groups = self.threads.values().map(|t| t.pid);
         groups.chain([self.first]).for_each(kill_process_of);
         std::mem::take(&mut self.orphans).into_keys().for_each(kill_process_of);
         let seen = std::mem::take(&mut self.handoffs.put_off).into_iter().chain(std::mem::take(&mut self.backlog));

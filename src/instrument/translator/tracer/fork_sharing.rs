@@ -28,37 +28,41 @@ const PIECE: u64 = 1 << 16;
 impl Run {
     /// Whether the new text of address space `space` at `from..to` differs from that of the processes that share its code cache.
     pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
-        let Some(process) = self.processes.get(&space) else { return false };
-        if !process.image.is_shared() {
+        let Some(address_space) = self.address_spaces.get(&space) else { return false };
+        if !address_space.image.is_shared() {
             return false;
         }
-        let code = process.image.space.borrow();
+        let code = address_space.image.cache.borrow();
         if treatment != Treatment::Translate {
             return code.holds_blocks(from, to);
         }
-        if code.foreign_block(&process.memory, from, to) {
+        if code.foreign_block(&address_space.memory, from, to) {
             return true;
         }
-        let relatives =
-            self.processes.iter().filter(|&(&id, p)| id != space && Arc::ptr_eq(&p.image.space, &process.image.space));
+        let relatives = self
+            .address_spaces
+            .iter()
+            .filter(|&(&id, p)| id != space && Arc::ptr_eq(&p.image.cache, &address_space.image.cache));
         relatives.into_iter().any(|(_, relative)| {
             let overlapping = relative.text.iter().filter(|t| t.is_translated_in(from, to));
-            overlapping.into_iter().any(|t| differ(&process.memory, &relative.memory, t.start.max(from), t.end.min(to)))
+            overlapping
+                .into_iter()
+                .any(|t| differ(&address_space.memory, &relative.memory, t.start.max(from), t.end.min(to)))
         })
     }
 
     /// Whether other address spaces share the translations of that of `tid`.
     pub fn has_relatives(&self, tid: Pid) -> bool {
-        let process = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process));
-        process.is_some_and(|p| p.image.is_shared())
+        let address_space = self.threads.get(&tid).and_then(|t| self.address_spaces.get(&t.address_space));
+        address_space.is_some_and(|p| p.image.is_shared())
     }
 
     /// Gives the address space of `stopped` a code cache of its own. All its other threads continue in it; `stopped` is ready to
     /// continue.
     pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let (space, group) = self.threads.get(&tid).map(|t| (t.process, t.group)).ok_or(RunError::Gone)?;
-        self.ensure_room_allowed(group)?;
+        let (space, pid) = self.threads.get(&tid).map(|t| (t.address_space, t.pid)).ok_or(RunError::Gone)?;
+        self.ensure_room_allowed(pid)?;
         let mut ready = Vec::new();
         for held in self.hold(space, Some(tid)) {
             match self.leave_cache(held.stopped) {
@@ -81,15 +85,16 @@ impl Run {
     /// New tables, regions and arenas; the old ones are unmapped there.
     fn renew(&mut self, space: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&id, _)| id).collect();
+        let members: Vec<Pid> =
+            self.threads.iter().filter(|(_, t)| t.address_space == space).map(|(&id, _)| id).collect();
         for &id in &members {
             self.end_burst(id);
             self.drain_buffer(id);
         }
         let polling = self.is_polling();
-        let process = self.processes.get_mut(&space).ok_or(RunError::Gone)?;
-        let old = process.image.clone();
-        let (image, stopped, signals) = prepare_image::renew(process, stopped)?;
+        let address_space = self.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
+        let old = address_space.image.clone();
+        let (image, stopped, signals) = prepare_image::renew(address_space, stopped)?;
         let mut code = image.0;
         code.has_sink = self.recording.drain.is_some();
         code.set_polling(polling);
@@ -98,18 +103,18 @@ impl Run {
             allow_rseq(&code.tables);
         }
         let new = ImageRef::new(code, image.1, self.looks.settings);
-        process.image = new.clone();
-        process.pages.borrow_mut().forget();
+        address_space.image = new.clone();
+        address_space.pages.borrow_mut().forget();
         for id in members {
             let Some(thread) = self.threads.get_mut(&id) else { continue };
-            self.marks.moved(&mut old.space.borrow_mut(), thread);
+            self.marks.moved(&mut old.cache.borrow_mut(), thread);
             let region = new.regions.borrow_mut().take()?;
             {
                 let (from, to) = (old.regions.borrow(), new.regions.borrow());
                 for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {
                     to.set(region, offset, from.get(thread.region, offset));
                 }
-                old.space.borrow_mut().take_counters(&from, thread.region, thread.ordinal);
+                old.cache.borrow_mut().take_counters(&from, thread.region, thread.ordinal);
             }
             old.regions.borrow_mut().give_back(thread.region);
             (thread.region, thread.regions) = (region, new.regions.clone());

@@ -2,7 +2,7 @@
 //! others off, with all that their mailboxes need, to [`workers`](crate::instrument::translator::tracer::workers).
 //!
 //! ```text
-//!          somebody asks, and so does another code space ─▶ lent ─▶ a worker: mailboxes, ahead, placing
+//!          somebody asks, and so does another code cache ─▶ lent ─▶ a worker: mailboxes, ahead, placing
 //!   home ◀─ quiet, or only the tracer can do it ──────────────────────┤
 //!   home ◀─ recalled ◀─ one of its threads stopped: its event is put off until then, those of others are not
 //! ```
@@ -16,7 +16,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::workers::{Batch, Handoff, Lost, Mailbox};
 use crate::tracee::wait::{Event, Stop};
@@ -24,22 +24,26 @@ use crate::tracee::wait::{Event, Stop};
 impl Run {
     /// Hands off the code cache of address space `id`, if it is at home.
     pub(crate) fn hand_off(&mut self, id: Pid) {
-        let Some(process) = self.processes.get(&id) else { return };
-        let (space, until) = (Arc::as_ptr(&process.image.space), process.image.placing.borrow().due());
-        let members: Vec<Pid> =
-            self.processes.iter().filter(|(_, p)| Arc::as_ptr(&p.image.space) == space).map(|(&id, _)| id).collect();
-        let threads = self.threads.iter().filter(|(_, t)| members.contains(&t.process) && !t.stalled);
+        let Some(address_space) = self.address_spaces.get(&id) else { return };
+        let (cache, until) = (Arc::as_ptr(&address_space.image.cache), address_space.image.placing.borrow().due());
+        let members: Vec<Pid> = self
+            .address_spaces
+            .iter()
+            .filter(|(_, p)| Arc::as_ptr(&p.image.cache) == cache)
+            .map(|(&id, _)| id)
+            .collect();
+        let threads = self.threads.iter().filter(|(_, t)| members.contains(&t.address_space) && !t.stalled);
         let mailbox = |(&tid, t): (&Pid, &crate::instrument::translator::program::thread::Thread)| Mailbox {
             tid,
-            process: t.process,
+            address_space: t.address_space,
             region: t.region,
             version: t.version,
         };
         let mailboxes = threads.map(mailbox).collect();
-        let mut processes: Vec<(Pid, Process)> =
-            members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
-        processes.iter_mut().for_each(|(_, p)| p.locate());
-        let batch = Batch { processes, mailboxes, native: Vec::new() };
+        let mut address_spaces: Vec<(Pid, AddressSpace)> =
+            members.iter().filter_map(|&id| Some((id, self.address_spaces.remove(&id)?))).collect();
+        address_spaces.iter_mut().for_each(|(_, p)| p.locate());
+        let batch = Batch { address_spaces, mailboxes, native: Vec::new() };
         match self.handoffs.workers.serve(batch, until, self.handoffs.out.len()) {
             Ok(handoff) => self.handoffs.out.push(handoff),
             Err(batch) => self.take_home(batch),
@@ -55,9 +59,9 @@ impl Run {
                 thread.native = Some(excursion);
             }
         }
-        for (id, process) in batch.processes {
-            process.image.space.borrow().set_polling(self.is_polling());
-            self.processes.insert(id, process);
+        for (id, address_space) in batch.address_spaces {
+            address_space.image.cache.borrow().set_polling(self.is_polling());
+            self.address_spaces.insert(id, address_space);
         }
         left.into_iter().for_each(|tid| self.end_burst(tid));
     }
@@ -135,10 +139,13 @@ impl Run {
             Event::Ended(tid, ..) => (*tid, false),
             Event::Stopped(stopped, stop) => (stopped.tid(), *stop == Stop::Exec),
         };
-        let of_group = self.threads.values().filter(|t| executes && t.group == tid);
+        let of_group = self.threads.values().filter(|t| executes && t.pid == tid);
         let own = self.threads.get(&tid);
-        let handoffs: Vec<&Handoff> =
-            of_group.chain(own).filter_map(|t| self.handoffs.with(t.process)).map(|i| &self.handoffs.out[i]).collect();
+        let handoffs: Vec<&Handoff> = of_group
+            .chain(own)
+            .filter_map(|t| self.handoffs.with(t.address_space))
+            .map(|i| &self.handoffs.out[i])
+            .collect();
         handoffs.iter().for_each(|handoff| handoff.recall());
         !handoffs.is_empty()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::tracer::workers::{Handoff, Workers};
 use crate::tracee::affinity::CpuPin;
 use crate::tracee::wait::Event;
@@ -46,19 +46,19 @@ impl Handoffs {
     }
 
     /// The index of the batch that process `process` is in.
-    pub(crate) fn with(&self, process: Pid) -> Option<usize> {
-        self.out.iter().position(|handoff| handoff.members.contains(&process))
+    pub(crate) fn with(&self, address_space: Pid) -> Option<usize> {
+        self.out.iter().position(|handoff| handoff.members.contains(&address_space))
     }
 }
 
 /// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
 /// the look for hot blocks is not due.
 pub(crate) fn is_to_be_handed_off<'a>(
-    mut home: impl Iterator<Item = &'a Process>,
-    process: &Process,
+    mut home: impl Iterator<Item = &'a AddressSpace>,
+    address_space: &AddressSpace,
     now: Instant,
 ) -> bool {
     let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
-    home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
-        && now < process.image.placing.borrow().due()
+    home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.cache, &address_space.image.cache))
+        && now < address_space.image.placing.borrow().due()
 }

@@ -38,11 +38,11 @@ impl Run {
     /// A thread is about to read or set limits.
     pub fn limit(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let asked = Asked::by(&registers);
-        let caller = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.group;
+        let caller = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.pid;
         let whose = match asked.pid {
             _ if asked.resource != u64::from(RLIMIT_AS) => None,
             0 => Some(caller),
-            pid => self.threads.get(&Pid::from_raw(pid)).map(|t| t.group),
+            pid => self.threads.get(&Pid::from_raw(pid)).map(|t| t.pid),
         };
         let status = whose.map(|_| read_status(caller)).transpose().map_err(|_| RunError::Gone)?;
         // Only the kernel can apply a filter to the call.
@@ -59,13 +59,13 @@ impl Run {
     }
 
     fn limit_address_space(&mut self, tid: Pid, whose: Pid, asked: &Asked, may_raise: bool) -> Result<(), Errno> {
-        if let Some(space) = self.threads.get(&whose).map(|t| t.process) {
+        if let Some(space) = self.threads.get(&whose).map(|t| t.address_space) {
             self.bring_home(space);
         }
-        let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
-        let memory = &process.memory;
+        let address_space = self.address_space(tid).map_err(|_| Errno::ESRCH)?;
+        let memory = &address_space.memory;
         let new = asked.new.map(|at| read(memory, at)).transpose()?;
-        let allowance = self.groups.get(&whose).and_then(|g| g.allowance).unwrap_or_default();
+        let allowance = self.process_settings.get(&whose).and_then(|g| g.allowance).unwrap_or_default();
         let old = allowance.below(limit_of(whose)?);
         if let Some(new) = new {
             if new.rlim_cur > new.rlim_max {
@@ -76,36 +76,38 @@ impl Run {
             }
             let above = Allowance::of(self.mapped_by_us(whose)).above(new);
             let set = set_at_most(whose, above)?;
-            self.groups.entry(whose).or_default().allowance = Some(Allowance::between(new, set));
+            self.process_settings.entry(whose).or_default().allowance = Some(Allowance::between(new, set));
         }
-        let process = self.process(tid).map_err(|_| Errno::ESRCH)?;
-        asked.old.map_or(Ok(()), |at| write(&process.memory, at, old))
+        let address_space = self.address_space(tid).map_err(|_| Errno::ESRCH)?;
+        asked.old.map_or(Ok(()), |at| write(&address_space.memory, at, old))
     }
 
     /// Bytes of rprof's mappings in the address space of `group`.
-    fn mapped_by_us(&self, group: Pid) -> u64 {
-        let space = self.threads.values().find(|t| t.group == group).map(|t| t.process);
-        let Some(process) = space.and_then(|space| self.processes.get(&space)) else { return 0 };
-        let code: u64 = process.image.space.borrow().mappings().map(|(_, size)| size).sum();
-        code + process.image.regions.borrow().mapping().1
+    fn mapped_by_us(&self, pid: Pid) -> u64 {
+        let space = self.threads.values().find(|t| t.pid == pid).map(|t| t.address_space);
+        let Some(address_space) = space.and_then(|space| self.address_spaces.get(&space)) else { return 0 };
+        let code: u64 = address_space.image.cache.borrow().mappings().map(|(_, size)| size).sum();
+        code + address_space.image.regions.borrow().mapping().1
     }
 
     /// Raises the limit before rprof maps memory into the address space of `group`. Returns the program's limit, if it has set
     /// one.
-    pub fn open_address_space(&self, group: Pid) -> Option<rlimit> {
-        let allowance = self.groups.get(&group)?.allowance?;
-        let limit = limit_of(group).ok()?;
+    pub fn open_address_space(&self, pid: Pid) -> Option<rlimit> {
+        let allowance = self.process_settings.get(&pid)?.allowance?;
+        let limit = limit_of(pid).ok()?;
         // If the kernel refuses, the current limit has to suffice.
-        let _ = set_limit(group, rlimit { rlim_cur: limit.rlim_max, ..limit });
+        let _ = set_limit(pid, rlimit { rlim_cur: limit.rlim_max, ..limit });
         Some(allowance.below(limit))
     }
 
     /// Restores the limit afterwards, so that the program, whose limit is `limit`, can map as much as before.
-    pub fn close_address_space(&mut self, group: Pid, limit: Option<rlimit>) {
-        let (Some(old), Some(limit)) = (self.groups.get(&group).and_then(|g| g.allowance), limit) else { return };
-        let above = Allowance { soft: self.mapped_by_us(group), ..old }.above(limit);
-        if let Ok(set) = set_at_most(group, above) {
-            self.groups.entry(group).or_default().allowance = Some(Allowance::between(limit, set));
+    pub fn close_address_space(&mut self, pid: Pid, limit: Option<rlimit>) {
+        let (Some(old), Some(limit)) = (self.process_settings.get(&pid).and_then(|g| g.allowance), limit) else {
+            return;
+        };
+        let above = Allowance { soft: self.mapped_by_us(pid), ..old }.above(limit);
+        if let Ok(set) = set_at_most(pid, above) {
+            self.process_settings.entry(pid).or_default().allowance = Some(Allowance::between(limit, set));
         }
     }
 }

@@ -28,7 +28,7 @@ impl Run {
     /// A thread goes to native code.
     pub fn enter_native(&mut self, tid: Pid, at: Address) {
         self.end_burst(tid);
-        let Ok(why) = self.process(tid).map(|process| process.untranslated(at)) else { return };
+        let Ok(why) = self.address_space(tid).map(|address_space| address_space.untranslated(at)) else { return };
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.native = Some(Excursion::begin(tid, why));
             self.uncounted.note(why);
@@ -43,7 +43,7 @@ impl Run {
         let cpu_s = read_cpu_seconds(tid);
         self.uncounted.add_time(excursion.why, excursion.spent(cpu_s));
         let since_last = cpu_s.map_or(0.0, |now| now - std::mem::replace(&mut thread.cpu_at_transition, now));
-        self.processes.get_mut(&thread.process)?.transitions.add(since_last, Instant::now())
+        self.address_spaces.get_mut(&thread.address_space)?.transitions.add(since_last, Instant::now())
     }
 
     /// Whether transitions that take `cpu_s` each, including work, slow the program of a stopped thread down too much.
@@ -54,16 +54,16 @@ impl Run {
             return Ok((stopped, false));
         }
         let (stopped, stop) = self.try_stops(stopped)?;
-        let process = self.process(tid)?;
-        Ok((stopped, process.transitions.judge(cpu_s, stop)))
+        let address_space = self.address_space(tid)?;
+        Ok((stopped, address_space.transitions.judge(cpu_s, stop)))
     }
 
     /// Measures the cost of a stop, on a stopped thread.
     fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
         let tid = stopped.tid();
-        let process = self.process(tid)?;
-        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+        let address_space = self.address_space(tid)?;
+        let gadget = address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
         let (begin, cpu_s) = (Instant::now(), read_cpu_seconds(tid).unwrap_or(0.0));
         for _ in 0..TRIALS {
             remote.call("getpid", libc::SYS_getpid, [0; 6])?;
@@ -81,7 +81,7 @@ impl Run {
     /// Lets the address space of `stopped` run on natively.
     pub fn let_go(&mut self, stopped: Stopped, why: Release) {
         let tid = stopped.tid();
-        let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let Some(space) = self.threads.get(&tid).map(|t| t.address_space) else { return };
         let mut held = self.hold(space, Some(tid));
         held.push(Held { stopped, signal: None, job: false });
         self.uncounted.released.push((why, self.roster.now_s()));

@@ -40,7 +40,7 @@ impl Run {
     /// Whether the thread is in native code whose system calls matter.
     pub fn watches_calls(&self, tid: Pid) -> bool {
         let thread = self.threads.get(&tid).filter(|t| t.native.is_some());
-        thread.and_then(|t| self.processes.get(&t.process)).is_some_and(|p| p.begins_natively)
+        thread.and_then(|t| self.address_spaces.get(&t.address_space)).is_some_and(|p| p.begins_natively)
     }
 
     /// A thread in native code stopped before or behind a system call.

@@ -54,19 +54,19 @@ impl Run {
 
     /// The maps that the path at `at` names, if it names those of a process whose text rprof has changed.
     fn maps_to_open(&mut self, tid: Pid, at: u64) -> Option<OwnedFd> {
-        let group = self.threads.get(&tid)?.group;
+        let pid = self.threads.get(&tid)?.pid;
         let mut path = [0; PATH];
-        let size = self.process(tid).ok()?.memory.read_some(Address::new(at), &mut path).ok()?;
-        let pid = whose(&path[..size], group)?;
-        let space = self.threads.values().find(|t| t.group == pid)?.process;
-        let process = self.processes.get(&space)?;
+        let size = self.address_space(tid).ok()?.memory.read_some(Address::new(at), &mut path).ok()?;
+        let pid = whose(&path[..size], pid)?;
+        let space = self.threads.values().find(|t| t.pid == pid)?.address_space;
+        let address_space = self.address_spaces.get(&space)?;
         let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
         let text: Vec<TextRange> =
-            process.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
-        let regions = process.image.regions.borrow().mapping();
-        let ours = process
+            address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
+        let regions = address_space.image.regions.borrow().mapping();
+        let ours = address_space
             .image
-            .space
+            .cache
             .borrow()
             .mappings()
             .chain([regions])

@@ -47,7 +47,7 @@ impl Run {
         self.recording.windows.turn_to(wanted, self.threads.len());
         if begins_to_measure {
             // Threads have left the pause, and so counted all of it.
-            report_deltas(&mut self.recording, &self.processes, &self.threads);
+            report_deltas(&mut self.recording, &self.address_spaces, &self.threads);
             wanted = of_sink(&self.recording.drain);
         }
         self.recording.keep_pace_of_bursts(wanted == Version::Plain, &self.threads, self.roster.now_s());
@@ -82,7 +82,7 @@ impl Run {
         };
         thread.peeked = false;
         let at = CacheAddress::new(stopped.registers()?.rip);
-        let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
+        let code = self.address_spaces.get(&thread.address_space).and_then(|p| p.code_at(at));
         if code.is_some_and(|code| drain.unseen.found(code)) {
             drain.catch_up();
             self.recording.windows.cut_short = true;

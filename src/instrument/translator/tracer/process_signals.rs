@@ -32,13 +32,13 @@ impl Run {
         info: &SignalInfo,
     ) -> Result<Option<Stopped>, RunError> {
         let tid = stopped.tid();
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        if tid == group || !prefers_first_thread(signal, info) || !self.takes(group, signal)? {
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+        if tid == pid || !prefers_first_thread(signal, info) || !self.takes(pid, signal)? {
             return Ok(Some(stopped));
         }
-        let Some(first) = self.threads.get_mut(&group) else { return Ok(Some(stopped)) };
+        let Some(first) = self.threads.get_mut(&pid) else { return Ok(Some(stopped)) };
         first.defer_once(signal, *info);
-        self.send_deferred(group);
+        self.send_deferred(pid);
         let mut registers = stopped.registers()?;
         repeat_ended_call(&mut registers);
         stopped.set_registers(&registers)?;
@@ -47,12 +47,12 @@ impl Run {
     }
 
     /// Whether the first thread of process `group` would handle `signal`.
-    fn takes(&mut self, group: Pid, signal: i32) -> Result<bool, RunError> {
+    fn takes(&mut self, pid: Pid, signal: i32) -> Result<bool, RunError> {
         // A first thread that has ended has no entry.
-        if !self.threads.contains_key(&group) || self.fate(group, signal)? != SignalEffect::Caught {
+        if !self.threads.contains_key(&pid) || self.fate(pid, signal)? != SignalEffect::Caught {
             return Ok(false);
         }
-        Ok(read_status(group).is_ok_and(|status| status.blocked & bit(signal) == 0))
+        Ok(read_status(pid).is_ok_and(|status| status.blocked & bit(signal) == 0))
     }
 }
 

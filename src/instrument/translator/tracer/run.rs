@@ -15,9 +15,9 @@ use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::regions::NoRegion;
 use crate::instrument::translator::kernel::allocations::AllocationCallers;
-use crate::instrument::translator::kernel::group::Group;
 use crate::instrument::translator::kernel::marks::Marks;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::kernel::process_settings::ProcessSettings;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::relayout::hot_code::{HotnessPoll, PlacingSettings};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
@@ -92,9 +92,9 @@ impl From<RunError> for CountError {
 pub(crate) struct Run {
     pub threads: HashMap<Pid, Thread>,
     /// Address spaces, by the id of the process that had each first.
-    pub processes: HashMap<Pid, Process>,
+    pub address_spaces: HashMap<Pid, AddressSpace>,
     /// Settings of processes, by process.
-    pub groups: HashMap<Pid, Group>,
+    pub process_settings: HashMap<Pid, ProcessSettings>,
     /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -149,8 +149,8 @@ impl Run {
         let pin = CpuPin::new();
         Run {
             threads: HashMap::new(),
-            processes: HashMap::new(),
-            groups: HashMap::new(),
+            address_spaces: HashMap::new(),
+            process_settings: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),
@@ -177,15 +177,15 @@ impl Run {
     }
 
     /// The process of a thread.
-    pub fn process(&mut self, tid: Pid) -> Result<&mut Process, RunError> {
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
-        self.processes.get_mut(&pid).ok_or(RunError::Gone)
+    pub fn address_space(&mut self, tid: Pid) -> Result<&mut AddressSpace, RunError> {
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.address_space;
+        self.address_spaces.get_mut(&pid).ok_or(RunError::Gone)
     }
 
     pub fn set_polling(&mut self, polling: bool) {
         if self.polling.is_on != polling {
             self.polling.is_on = polling;
-            self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
+            self.address_spaces.values().for_each(|p| p.image.cache.borrow().set_polling(polling));
         }
     }
 

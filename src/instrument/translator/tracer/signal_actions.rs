@@ -17,8 +17,8 @@ use crate::tracee::thread::{Registers, Stopped};
 impl Run {
     /// The effect that the program has set for `signal`.
     pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<SignalEffect, RunError> {
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        let kept = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+        let kept = self.process_settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
         if let Some(action) = kept {
             return Ok(match action {
                 a if a.is_default() => SignalEffect::Default,
@@ -35,16 +35,16 @@ impl Run {
     }
 
     /// The actions of process `group`.
-    fn dispositions(&mut self, group: Pid) -> &mut Dispositions {
-        self.groups.entry(group).or_default().dispositions.get_or_insert_default()
+    fn dispositions(&mut self, pid: Pid) -> &mut Dispositions {
+        self.process_settings.entry(pid).or_default().dispositions.get_or_insert_default()
     }
 
     /// The handler of `signal` was called.
     pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
         let Some(thread) = self.threads.get(&tid) else { return };
-        let group = thread.group;
+        let pid = thread.pid;
         self.calls.got_signal(thread);
-        if let Some(action) = self.groups.get_mut(&group).and_then(|g| g.dispositions.as_mut()?.of(signal))
+        if let Some(action) = self.process_settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal))
             && action.lasts_once()
         {
             action.0[0] = libc::SIG_DFL as u64;
@@ -56,13 +56,13 @@ impl Run {
         let tid = stopped.tid();
         let (signal, action) = (registers.rdi as i32, Address::new(registers.rsi));
         let mut words = [0; 32];
-        let process = self.process(tid)?;
-        let read = registers.rsi != 0 && process.memory.read(action, &mut words).is_ok();
+        let address_space = self.address_space(tid)?;
+        let read = registers.rsi != 0 && address_space.memory.read(action, &mut words).is_ok();
         let (stopped, after) = self.execute(stopped, registers, site)?;
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
         if read
             && succeeded(&after)
-            && let Some(kept) = self.dispositions(group).of(signal)
+            && let Some(kept) = self.dispositions(pid).of(signal)
         {
             let word = |i: usize| words[8 * i..8 * i + 8].try_into().map_or(0, u64::from_le_bytes);
             *kept = Action([word(0), word(1), word(2), word(3)]);
@@ -75,13 +75,13 @@ impl Run {
     pub fn restore_signal_state(&mut self, stopped: Stopped, signal: i32) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let (region, regions, group) = (thread.region, thread.regions.clone(), thread.group);
+        let (region, regions, pid) = (thread.region, thread.regions.clone(), thread.pid);
         let mask = regions.borrow().get(region, layout::SIGNAL_MASK);
         let blocked = mask & bit(signal) != 0;
         if blocked {
             stopped.set_signal_mask(mask)?;
         }
-        let action = self.dispositions(group).of(signal).copied().unwrap_or_default();
+        let action = self.dispositions(pid).of(signal).copied().unwrap_or_default();
         if action.is_default() || !(blocked || action.is_ignored()) {
             return Ok((stopped, false));
         }
@@ -101,9 +101,9 @@ impl Run {
             }
             regions.base(region) + u64::from(layout::ACTION)
         };
-        let process = self.process(tid)?;
-        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+        let address_space = self.address_space(tid)?;
+        let gadget = address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
         remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;
         let (stopped, signals) = remote.finish()?;
         if let Some(thread) = self.threads.get_mut(&tid) {

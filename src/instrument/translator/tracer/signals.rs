@@ -38,9 +38,9 @@ impl Run {
         // A thread that leaves the cache faults on an instruction fetch, whose `si_code` is never SI_KERNEL.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
-            let process = self.process(tid)?;
+            let address_space = self.address_space(tid)?;
             // Only a thread that is about to leave native code is there.
-            if find_text(&process.text, Address::new(registers.rip)).is_some() {
+            if find_text(&address_space.text, Address::new(registers.rip)).is_some() {
                 if info.si_code <= 0 {
                     self.defer_merged(tid, signal, info);
                 }
@@ -86,25 +86,25 @@ impl Run {
     /// would not.
     fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
         let registers = stopped.registers()?;
-        let process = self.process(stopped.tid())?;
-        let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
-        if space.point_at(at).is_none() {
-            return Ok(space.transfer_at(at));
+        let address_space = self.address_space(stopped.tid())?;
+        let (at, cache) = (CacheAddress::new(registers.rip), address_space.image.cache.borrow());
+        if cache.point_at(at).is_none() {
+            return Ok(cache.transfer_at(at));
         }
         // The instruction that reads the program's word and writes the one below has a point. A fault on the word itself is the
         // program's.
         // SAFETY: the siginfo of a fault holds an address.
         let fault = unsafe { info.si_addr() } as u64;
         let writes = (registers.rsp.wrapping_sub(8)..registers.rsp).contains(&fault);
-        Ok(space.return_at(at).filter(|_| writes))
+        Ok(cache.return_at(at).filter(|_| writes))
     }
 
     /// Completes the program's call or return for a thread that faulted in such an instruction.
     fn transfer_anew(&mut self, stopped: Stopped, signal: i32, transfer: Transfer) -> Result<(), RunError> {
         let mut registers = stopped.registers()?;
         let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
-        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
-        complete(thread, process, transfer, &mut registers);
+        let address_space = self.address_spaces.get(&thread.address_space).ok_or(RunError::Gone)?;
+        complete(thread, address_space, transfer, &mut registers);
         let (stopped, _) = self.restore_signal_state(stopped, signal)?;
         let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
         self.go_on(stopped)
@@ -115,9 +115,9 @@ impl Run {
     fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
         let at = CacheAddress::new(stopped.registers()?.rip);
         let site = self.site_of_call(stopped.tid())?;
-        let process = self.process(stopped.tid())?;
-        let space = process.image.space.borrow();
-        let peeks = space.arena_of(at).is_some_and(|a| space.arenas[a].stubs.peeks.contains(&at));
+        let address_space = self.address_space(stopped.tid())?;
+        let cache = address_space.image.cache.borrow();
+        let peeks = cache.arena_of(at).is_some_and(|a| cache.arenas[a].stubs.peeks.contains(&at));
         Ok(site.filter(|_| peeks).map(|site| site.native))
     }
 
@@ -203,10 +203,10 @@ impl Run {
     /// Sends deferred signals again; `take_resent` restores their siginfo.
     pub fn send_deferred(&mut self, tid: nix::unistd::Pid) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let group = thread.group;
+        let pid = thread.pid;
         for (signal, sent) in thread.unsent() {
             // SAFETY: no memory is passed. If the thread is gone, so is the signal.
-            let result = unsafe { libc::syscall(libc::SYS_tgkill, group.as_raw(), tid.as_raw(), signal) };
+            let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.as_raw(), tid.as_raw(), signal) };
             *sent = result == 0;
         }
     }
@@ -227,32 +227,32 @@ impl Run {
 
     fn program_state(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
+        let address_space = self.address_spaces.get(&thread.address_space).ok_or(RunError::Gone)?;
         let at = CacheAddress::new(registers.rip);
-        let space = process.image.space.borrow();
-        let Some(arena) = space.arena_of(at) else { return Ok(State::Outside) };
-        let stubs = space.arenas[arena].stubs;
+        let cache = address_space.image.cache.borrow();
+        let Some(arena) = cache.arena_of(at) else { return Ok(State::Outside) };
+        let stubs = cache.arenas[arena].stubs;
         let get = |offset| thread.regions.borrow().get(thread.region, offset);
         let answered = || thread.regions.borrow().respond(thread.region, 0);
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
             if site == crate::instrument::translator::code_cache::stubs::DRAIN as usize {
-                self.recording.take_records(&space, thread);
+                self.recording.take_records(&cache, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();
                 return Ok(State::Continued);
             }
             if site == crate::instrument::translator::code_cache::stubs::MARK as usize {
-                drop(space);
-                note_call(&mut self.marks, &mut self.calls, process, thread);
+                drop(cache);
+                note_call(&mut self.marks, &mut self.calls, address_space, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();
                 return Ok(State::Continued);
             }
             let lookup = Arrival::of(site as u32).is_some();
-            let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
+            let target = if lookup { get(layout::TARGET) } else { cache.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
             registers.rip = target;
             answered();
@@ -264,7 +264,7 @@ impl Run {
         } else if at == stubs.socket_call + 2 && ended_without_bytes(registers) {
             Some(CacheAddress::new(get(layout::CONTINUE_AT)))
         } else if at == stubs.call_trap || stubs.peeks.contains(&at) {
-            space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
+            cache.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
         } else if at == stubs.mask_call {
             Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)
         } else if at == stubs.mask_syscalls[0] + 2 {
@@ -272,16 +272,16 @@ impl Run {
         } else {
             Some(at)
         };
-        drop(space);
+        drop(cache);
         let place = place.unwrap_or(at);
-        let Some((block, offset, moved)) = process.state_at(place) else {
-            let transfer = process.image.space.borrow().transfer_at(at);
-            return Ok(transfer.map_or(State::Between, |transfer| complete(thread, process, transfer, registers)));
+        let Some((block, offset, moved)) = address_space.state_at(place) else {
+            let transfer = address_space.image.cache.borrow().transfer_at(at);
+            return Ok(transfer.map_or(State::Between, |transfer| complete(thread, address_space, transfer, registers)));
         };
-        restore(thread, process, block, moved, registers);
-        uncount(thread, process, block, offset, place);
-        settle_sum(thread, process, block, offset, place, registers.rcx);
-        let start = process.image.space.borrow().block(block).start;
+        restore(thread, address_space, block, moved, registers);
+        uncount(thread, address_space, block, offset, place);
+        settle_sum(thread, address_space, block, offset, place, registers.rcx);
+        let start = address_space.image.cache.borrow().block(block).start;
         registers.rip = (start + u64::from(offset)).get();
         Ok(State::Program)
     }

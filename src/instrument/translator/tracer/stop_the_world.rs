@@ -34,7 +34,7 @@ impl Run {
         let mut held = Vec::new();
         let mut seen: HashSet<Pid> = but.into_iter().collect();
         loop {
-            let next = self.threads.iter().find(|(tid, t)| t.process == space && !seen.contains(tid));
+            let next = self.threads.iter().find(|(tid, t)| t.address_space == space && !seen.contains(tid));
             let Some((&tid, thread)) = next else { return held };
             seen.insert(tid);
             if let Some(stop) = self.stuck.remove(&tid) {
@@ -97,9 +97,9 @@ impl Run {
     fn hold_at_signal(&mut self, stopped: Stopped, signal: i32) -> Result<Held, RunError> {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;
-        let process = self.process(stopped.tid())?;
-        let own = process.image.space.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
-        let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
+        let address_space = self.address_space(stopped.tid())?;
+        let own = address_space.image.cache.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
+        let escape = signal == libc::SIGSEGV && find_text(&address_space.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && own.is_some() {
             registers.rip -= 1;
             stopped.set_registers(&registers)?;

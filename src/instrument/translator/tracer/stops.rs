@@ -11,7 +11,7 @@ use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::kernel::correct_counters::correct_counters;
 use crate::instrument::translator::kernel::program_state::State;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
-use crate::instrument::translator::program::process::Destination;
+use crate::instrument::translator::program::address_space::Destination;
 use crate::instrument::translator::tracer::run::{Run, RunError};
 use crate::instrument::translator::tracer::watched_calls::note_call;
 use crate::instrument::translator::translate::superblock::TranslateError;
@@ -30,7 +30,7 @@ impl Run {
     pub fn stopped(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
         let tid = stopped.tid();
         if stop == Stop::Exec {
-            return self.executed(stopped);
+            return self.on_exec(stopped);
         }
         if !self.threads.contains_key(&tid) {
             return self.stranger(stopped, stop);
@@ -59,7 +59,10 @@ impl Run {
             Stop::Syscall if self.watches_calls(tid) => self.native_call(stopped),
             Stop::Exit => {
                 self.roster.look(tid);
-                self.threads.get(&tid).iter().for_each(|t| jit_places::look_a_last_time(t.process.as_raw() as u32));
+                self.threads
+                    .get(&tid)
+                    .iter()
+                    .for_each(|t| jit_places::look_a_last_time(t.address_space.as_raw() as u32));
                 self.settle(&stopped);
                 self.drain_buffer(tid);
                 self.recording
@@ -104,11 +107,11 @@ impl Run {
         let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
         let at = CacheAddress::new(registers.rip.wrapping_sub(1));
-        let process = self.process(tid)?;
-        let space = process.image.space.borrow();
-        let own = space.own_trap(registers.rip, info.si_code == SI_KERNEL);
-        let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
-        drop(space);
+        let address_space = self.address_space(tid)?;
+        let cache = address_space.image.cache.borrow();
+        let own = cache.own_trap(registers.rip, info.si_code == SI_KERNEL);
+        let far = cache.block_at(at).is_some_and(|id| cache.far.contains(&id));
+        drop(cache);
         if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
             return Err(RunError::Unsupported(
                 "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
@@ -189,8 +192,8 @@ impl Run {
         } else {
             let begin = Instant::now();
             let destination = loop {
-                let process = self.process(tid)?;
-                match process.answer(version, site, target) {
+                let address_space = self.address_space(tid)?;
+                match address_space.answer(version, site, target) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
@@ -215,16 +218,16 @@ impl Run {
     /// A stopped thread waits in a marker call.
     pub fn note_mark(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
-        if let Some(process) = self.processes.get(&thread.process) {
-            note_call(&mut self.marks, &mut self.calls, process, thread);
+        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
+            note_call(&mut self.marks, &mut self.calls, address_space, thread);
         }
     }
 
     /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
     pub fn settle(&mut self, ending: &Stopped) {
         let Ok(mut registers) = ending.registers() else { return };
-        if let Ok(process) = self.process(ending.tid())
-            && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
+        if let Ok(address_space) = self.address_space(ending.tid())
+            && let Some(at) = address_space.image.cache.borrow().expelled_at(registers.rip, false)
         {
             // The thread has executed no instruction of the program there.
             registers.rip = at.get();
@@ -232,23 +235,23 @@ impl Run {
         let at = CacheAddress::new(registers.rip);
         let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
         let Some(thread) = self.threads.get(&ending.tid()) else { return };
-        let Some(process) = self.processes.get(&thread.process) else { return };
-        correct_counters(thread, process, at, &mut registers);
+        let Some(address_space) = self.address_spaces.get(&thread.address_space) else { return };
+        correct_counters(thread, address_space, at, &mut registers);
     }
 
     /// Hands a thread's records to their sink.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
-        if let Some(process) = self.processes.get(&thread.process) {
-            self.recording.take_records(&process.image.space.borrow(), thread);
+        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
+            self.recording.take_records(&address_space.image.cache.borrow(), thread);
         }
     }
 
     /// Ends the burst of a thread, because its next instruction does not follow its last one.
     pub fn end_burst(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid).filter(|t| t.version.traces()) else { return };
-        if let Some(process) = self.processes.get(&thread.process) {
-            self.recording.take_records(&process.image.space.borrow(), thread);
+        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
+            self.recording.take_records(&address_space.image.cache.borrow(), thread);
         }
         self.recording.close_burst(thread);
     }
@@ -259,8 +262,8 @@ impl Run {
         let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
         let mut stopped = stopped;
         let destination = loop {
-            let process = self.process(tid)?;
-            match process.destination(version, at) {
+            let address_space = self.address_space(tid)?;
+            match address_space.destination(version, at) {
                 Ok(destination) => break destination,
                 Err(TranslateError::Full) if self.has_relatives(tid) => {
                     registers.rip = at.get();
@@ -282,9 +285,9 @@ impl Run {
 
     /// Address at which a thread must fault if it cannot fetch the whole instruction at `at`, which is text.
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
-        let process = self.process(tid)?;
-        let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
-        if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
+        let address_space = self.address_space(tid)?;
+        let Some(end) = address_space.end_within_instruction(at) else { return Ok(None) };
+        if address_space.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
             let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
             return Err(RunError::Unsupported(what));
         }
@@ -302,25 +305,25 @@ impl Run {
     /// Maps another arena. Only the process of `stopped` has it, so no other process may share its translations.
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
-        self.ensure_room_allowed(group)?;
-        let limit = self.open_address_space(group);
-        let process = self.process(tid)?;
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+        self.ensure_room_allowed(pid)?;
+        let limit = self.open_address_space(pid);
+        let address_space = self.address_space(tid)?;
         let (gadget, tables) = {
-            let space = process.image.space.borrow();
-            let gadget = space.arenas.first().map(|a| a.stubs.gadget);
-            (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, space.tables_at())
+            let cache = address_space.image.cache.borrow();
+            let gadget = cache.arenas.first().map(|a| a.stubs.gadget);
+            (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, cache.tables_at())
         };
         let (arena, stopped, signals) = crate::instrument::translator::kernel::prepare_image::add_arena(
-            process.pid,
+            address_space.pid,
             stopped,
-            &process.memory,
+            &address_space.memory,
             gadget,
             near,
             tables,
         )?;
-        process.image.space.borrow_mut().add_arena(arena, near);
-        self.close_address_space(group, limit);
+        address_space.image.cache.borrow_mut().add_arena(arena, near);
+        self.close_address_space(pid, limit);
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }

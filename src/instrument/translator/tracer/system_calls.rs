@@ -44,9 +44,9 @@ impl Run {
                 let (stopped, after) = self.execute(stopped, registers, site)?;
                 if succeeded(&after) {
                     let (from, to) = pages(registers.rdi, registers.rsi);
-                    let process = self.process(tid)?;
-                    process.forget_text(from, to);
-                    process.forget_rewriting(from, to);
+                    let address_space = self.address_space(tid)?;
+                    address_space.forget_text(from, to);
+                    address_space.forget_rewriting(from, to);
                     self.tell_unmapped(tid, from, to);
                 }
                 self.go_on(stopped)
@@ -54,7 +54,7 @@ impl Run {
             libc::SYS_mremap => self.mremap(stopped, registers, site),
             libc::SYS_shmat => self.shmat(stopped, registers, site),
             libc::SYS_ptrace => {
-                self.tracers.extend(self.threads.get(&tid).map(|thread| thread.group));
+                self.tracers.extend(self.threads.get(&tid).map(|thread| thread.pid));
                 Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
             }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
@@ -76,8 +76,8 @@ impl Run {
     pub fn site_of_call(&mut self, tid: Pid) -> Result<Option<CallSite>, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let id = thread.regions.borrow().get(thread.region, layout::SITE);
-        let process = self.process(tid)?;
-        Ok(process.image.space.borrow().call_sites.get(id as usize).copied())
+        let address_space = self.address_space(tid)?;
+        Ok(address_space.image.cache.borrow().call_sites.get(id as usize).copied())
     }
 
     /// Executes the call with these registers; returns those after it.
@@ -114,7 +114,7 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        let process = self.process(tid)?;
+        let address_space = self.address_space(tid)?;
         let executable = protection & EXEC != 0;
         let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
         let treatment = match () {
@@ -122,7 +122,7 @@ impl Run {
             () if flags & libc::MAP_SHARED as u64 != 0 => Treatment::Native(Untranslated::Shared),
             () if anonymous => Treatment::Native(Untranslated::Writable),
             () if protection & WRITE != 0 => Treatment::Native(Untranslated::WritableFile),
-            () if executable && process.may_change(registers.r8) => Treatment::Native(Untranslated::Shared),
+            () if executable && address_space.may_change(registers.r8) => Treatment::Native(Untranslated::Shared),
             () => Treatment::Translate,
         };
         let asked = stripped(registers, executable && treatment == Treatment::Translate && !self.visits);
@@ -131,7 +131,7 @@ impl Run {
             let (from, to) = pages(after.rax, registers.rsi);
             after.rdx = registers.rdx;
             stopped.set_registers(&after)?;
-            self.process(tid)?.forget_text(from, to);
+            self.address_space(tid)?.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
             // Stacks become accessible later; the code that makes other reservations divides them later.
             let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
@@ -150,8 +150,8 @@ impl Run {
         let tid = stopped.tid();
         let executable = registers.rdx & EXEC != 0;
         let (from, to) = pages(registers.rdi, registers.rsi);
-        let process = self.process(tid)?;
-        let treatment = executable.then(|| process.treatment_of(from, to, registers.rdx & WRITE != 0));
+        let address_space = self.address_space(tid)?;
+        let treatment = executable.then(|| address_space.treatment_of(from, to, registers.rdx & WRITE != 0));
         let asked = stripped(registers, treatment == Some(Treatment::Translate) && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         let changed_to = match after.rax as i64 {
@@ -164,9 +164,9 @@ impl Run {
         let mut stopped = stopped;
         if from < changed_to {
             if treatment != Some(Treatment::Translate) {
-                let process = self.process(tid)?;
-                process.note_rewriting(from, changed_to);
-                process.forget_text(from, changed_to);
+                let address_space = self.address_space(tid)?;
+                address_space.note_rewriting(from, changed_to);
+                address_space.forget_text(from, changed_to);
             }
             if let Some(treatment) = treatment {
                 stopped = self.learn(stopped, from, changed_to, treatment)?;
@@ -177,8 +177,8 @@ impl Run {
 
     /// The first hole in `from..to`: a call that fails there has changed the memory before it.
     fn mapped_until(&mut self, tid: Pid, from: Address, to: Address) -> Address {
-        let Ok(process) = self.process(tid) else { return from };
-        let maps = read_maps(process.pid).unwrap_or_default();
+        let Ok(address_space) = self.address_space(tid) else { return from };
+        let maps = read_maps(address_space.pid).unwrap_or_default();
         maps.iter().fold(from, |end, map| if map.start <= end && end < map.end { map.end.min(to) } else { end })
     }
 
@@ -187,11 +187,11 @@ impl Run {
         let (from, to) = pages(registers.rdi, registers.rsi);
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if succeeded(&after) {
-            let process = self.process(tid)?;
-            let was = process.text.iter().find(|t| t.start <= from && from < t.end).map(|t| t.treatment);
-            process.forget_text(from, to);
+            let address_space = self.address_space(tid)?;
+            let was = address_space.text.iter().find(|t| t.start <= from && from < t.end).map(|t| t.treatment);
+            address_space.forget_text(from, to);
             let (new_from, new_to) = pages(after.rax, registers.rdx);
-            process.forget_text(new_from, new_to);
+            address_space.forget_text(new_from, new_to);
             self.tell_unmapped(tid, from, to);
             self.tell_allocated(tid, &Registers { r10: 0, ..registers }, site, (new_from, new_to));
             if let Some(treatment) = was {
@@ -206,10 +206,10 @@ impl Run {
     fn shmat(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (mut stopped, after) = self.execute(stopped, registers, site)?;
-        let process = self.process(tid)?;
-        let attached = process.mapping(Address::new(after.rax)).filter(|_| succeeded(&after));
+        let address_space = self.address_space(tid)?;
+        let attached = address_space.mapping(Address::new(after.rax)).filter(|_| succeeded(&after));
         if let Some(Range { start: from, end: to }) = attached.map(|m| m.range()) {
-            process.forget_text(from, to);
+            address_space.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
             if registers.rdx & libc::SHM_EXEC as u64 != 0 {
                 stopped = self.learn(stopped, from, to, Treatment::Native(Untranslated::Shared))?;
@@ -226,10 +226,10 @@ impl Run {
         to: Address,
         treatment: Treatment,
     ) -> Result<Stopped, RunError> {
-        let space = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.process;
+        let space = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.address_space;
         let differs = self.differs_from_relatives(space, from, to, treatment);
-        let process = self.process(stopped.tid())?;
-        process.learn_text(from, to, treatment, differs);
+        let address_space = self.address_space(stopped.tid())?;
+        address_space.learn_text(from, to, treatment, differs);
         if differs { self.part(stopped) } else { Ok(stopped) }
     }
 
@@ -254,8 +254,8 @@ impl Run {
             }
             ARCH_GET_GS => {
                 let base = regions.borrow().get(region, layout::PROGRAM_GS);
-                let process = self.process(tid)?;
-                let written = process.memory.write(Address::new(registers.rsi), &base.to_le_bytes());
+                let address_space = self.address_space(tid)?;
+                let written = address_space.memory.write(Address::new(registers.rsi), &base.to_le_bytes());
                 if written.is_ok() { 0 } else { -libc::EFAULT }
             }
             ARCH_SHSTK_ENABLE => -libc::EOPNOTSUPP,

@@ -11,9 +11,9 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::excursions::Transitions;
 use crate::instrument::translator::program::image::ImageRef;
-use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of, process_of};
@@ -58,11 +58,11 @@ fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
 /// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while rprof opens it. Returns
 /// the memory, the process, and the signals that arrived for it meanwhile.
 fn open_undumpable(
-    parent: &Process,
+    parent: &AddressSpace,
     stopped: Stopped,
 ) -> Result<(Memory, (Stopped, prepare_image::Deferred)), RunError> {
     let child = stopped.tid();
-    let gadget = parent.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+    let gadget = parent.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
     // Nothing is written: the instruction is there, in the memory of both.
     let mut remote = Remote::new(stopped, &parent.memory, Address::new(gadget.get()))?;
     let mut set_dumpable = |value| {
@@ -112,10 +112,10 @@ impl Run {
     /// Whether the task that a thread has just made runs in its address space (`CLONE_VM`).
     fn shares_memory(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
         let registers = stopped.registers()?;
-        let process = self.process(stopped.tid())?;
+        let address_space = self.address_space(stopped.tid())?;
         let flags = match registers.orig_rax as i64 {
             libc::SYS_clone => registers.rdi,
-            libc::SYS_clone3 => process.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
+            libc::SYS_clone3 => address_space.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
             libc::SYS_vfork => libc::CLONE_VM as u64,
             _ => 0,
         };
@@ -124,29 +124,30 @@ impl Run {
 
     fn adopt(&mut self, parent: Pid, shares_memory: bool, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let group = process_of(tid);
-        let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
-        let process = self.process(parent)?;
-        let image = process.image.clone();
+        let pid = process_of(tid);
+        let (parent_group, space) =
+            self.threads.get(&parent).map(|t| (t.pid, t.address_space)).ok_or(RunError::Gone)?;
+        let address_space = self.address_space(parent)?;
+        let image = address_space.image.clone();
         let (mut stopped, mut deferred) = (stopped, Vec::new());
         let space = if shares_memory {
             space
         } else {
-            let memory = match Memory::open(group) {
+            let memory = match Memory::open(pid) {
                 Ok(memory) => memory,
                 Err(_) => {
                     let memory;
-                    (memory, (stopped, deferred)) = open_undumpable(process, stopped)?;
+                    (memory, (stopped, deferred)) = open_undumpable(address_space, stopped)?;
                     memory
                 }
             };
-            let text = process.text.clone();
+            let text = address_space.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
             let ahead = Ahead::default();
-            let rewrites = process.rewrites.clone();
-            let begins_natively = process.begins_natively;
-            let child = Process {
-                pid: group,
+            let rewrites = address_space.rewrites.clone();
+            let begins_natively = address_space.begins_natively;
+            let child = AddressSpace {
+                pid,
                 memory,
                 text,
                 pages,
@@ -158,32 +159,29 @@ impl Run {
                 ahead,
                 asked: None,
             };
-            self.make_way(group);
-            self.processes.insert(group, child);
-            self.recording
-                .drain
-                .iter_mut()
-                .for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
-            group
+            self.make_way(pid);
+            self.address_spaces.insert(pid, child);
+            self.recording.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, pid.as_raw() as u32));
+            pid
         };
-        if group != parent_group
-            && let Some(inherited) = self.groups.get(&parent_group).cloned()
+        if pid != parent_group
+            && let Some(inherited) = self.process_settings.get(&parent_group).cloned()
         {
-            self.groups.insert(group, inherited);
+            self.process_settings.insert(pid, inherited);
         }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
             let regions = image.regions.borrow();
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
-        let ordinal = self.roster.enter(group, tid);
-        let forks = group != parent_group && !shares_memory;
+        let ordinal = self.roster.enter(pid, tid);
+        let forks = pid != parent_group && !shares_memory;
         let forked = self.threads.get(&parent).filter(|_| forks).map(|parent| parent.ordinal);
         let path = forked.map_or(0, |parent| self.marks.forked(parent, ordinal));
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
         enter(&mut self.recording.drain, &image.regions.borrow(), region, ordinal, version);
-        let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
+        let mut thread = Thread::new(pid, space, ordinal, region, image.regions.clone(), version);
         thread.path = AtomicU32::new(path);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.threads.insert(tid, thread);
@@ -198,7 +196,7 @@ impl Run {
     }
 
     /// A process executes a program; its other threads are gone.
-    pub fn executed(&mut self, stopped: Stopped) -> Result<(), RunError> {
+    pub fn on_exec(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         if self.visits {
             return self.executed_in_visit(stopped);
@@ -206,7 +204,7 @@ impl Run {
         let former = Pid::from_raw(stopped.event_message()? as i32);
         let ordinal = self.threads.get(&former).map(|t| t.ordinal);
         let gone: Vec<(Pid, Pid)> =
-            self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, t)| (id, t.process)).collect();
+            self.threads.iter().filter(|(_, t)| t.pid == tid).map(|(&id, t)| (id, t.address_space)).collect();
         for (thread, space) in gone {
             self.harvest(thread, false);
             if thread != former {
@@ -217,7 +215,7 @@ impl Run {
         self.make_way(tid);
         self.tell_unmapped(tid, Address::new(0), Address::new(u64::MAX));
         let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
-        self.groups.entry(tid).or_default().dispositions = Some(Dispositions::inherited(ignored));
+        self.process_settings.entry(tid).or_default().dispositions = Some(Dispositions::inherited(ignored));
         let ordinal = match ordinal {
             Some(ordinal) => {
                 self.roster.rename(former, tid);
@@ -245,11 +243,11 @@ impl Run {
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
-        image.space.watched.mpi.sees_sockets = true;
-        image.space.has_sink = self.recording.drain.is_some();
-        image.space.set_polling(self.is_polling());
-        image.space.prepare_traces(&image.regions);
-        let shared = ImageRef::new(image.space, image.regions, self.looks.settings);
+        image.cache.watched.mpi.sees_sockets = true;
+        image.cache.has_sink = self.recording.drain.is_some();
+        image.cache.set_polling(self.is_polling());
+        image.cache.prepare_traces(&image.regions);
+        let shared = ImageRef::new(image.cache, image.regions, self.looks.settings);
         let region = shared.regions.borrow_mut().take()?;
         // A burst does not begin in the kernel or the loader.
         let version = self.recording.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
@@ -257,7 +255,7 @@ impl Run {
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
         let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
-        let process = Process {
+        let address_space = AddressSpace {
             pid: tid,
             memory: image.memory,
             text: image.text,
@@ -270,7 +268,7 @@ impl Run {
             ahead: Ahead::default(),
             asked: None,
         };
-        self.processes.insert(tid, process);
+        self.address_spaces.insert(tid, address_space);
         self.close_address_space(tid, limit);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
@@ -282,7 +280,7 @@ impl Run {
     /// A process executes a program during a visit: the new program is not visited yet.
     fn executed_in_visit(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let gone: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, _)| id).collect();
+        let gone: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.pid == tid).map(|(&id, _)| id).collect();
         gone.into_iter().for_each(|thread| self.ended(thread));
         Ok(stopped.detach(0)?)
     }
@@ -310,23 +308,23 @@ impl Run {
     pub fn ended(&mut self, tid: Pid) {
         self.roster.leave(tid);
         self.orphans.remove(&tid);
-        let Some((group, space)) = self.threads.get(&tid).map(|t| (t.group, t.process)) else { return };
+        let Some((pid, space)) = self.threads.get(&tid).map(|t| (t.pid, t.address_space)) else { return };
         self.harvest(tid, true);
-        if !self.threads.values().any(|t| t.group == group) {
-            self.groups.remove(&group);
+        if !self.threads.values().any(|t| t.pid == pid) {
+            self.process_settings.remove(&pid);
         }
         self.drop_unused(space);
     }
 
     /// Drops an address space in which no thread runs any more, or names another of its processes if the first has left it.
     fn drop_unused(&mut self, space: Pid) {
-        let mut left = self.threads.values().filter(|t| t.process == space).map(|t| t.group);
+        let mut left = self.threads.values().filter(|t| t.address_space == space).map(|t| t.pid);
         match left.next() {
             None => self.drop_process(space),
             Some(one) => {
-                let there = one == space || left.any(|group| group == space);
-                if let Some(process) = self.processes.get_mut(&space).filter(|_| !there) {
-                    process.pid = one;
+                let there = one == space || left.any(|pid| pid == space);
+                if let Some(address_space) = self.address_spaces.get_mut(&space).filter(|_| !there) {
+                    address_space.pid = one;
                 }
             }
         }
@@ -335,10 +333,10 @@ impl Run {
     /// Frees the key `id` for a new address space: one that outlived the process of that id gets another key.
     fn make_way(&mut self, id: Pid) {
         self.bring_home(id);
-        let Some(process) = self.processes.remove(&id) else { return };
-        let other = process.pid;
-        self.threads.values_mut().filter(|t| t.process == id).for_each(|t| t.process = other);
-        self.processes.insert(other, process);
+        let Some(address_space) = self.address_spaces.remove(&id) else { return };
+        let other = address_space.pid;
+        self.threads.values_mut().filter(|t| t.address_space == id).for_each(|t| t.address_space = other);
+        self.address_spaces.insert(other, address_space);
     }
 
     /// Reads a thread's counters, and removes the thread.
@@ -348,27 +346,27 @@ impl Run {
         self.recording.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
-        if let Some(process) = self.processes.get(&thread.process) {
-            self.marks.ended(process, &thread);
-            self.calls.drain(process, &mut process.image.space.borrow_mut(), &thread);
+        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
+            self.marks.ended(address_space, &thread);
+            self.calls.drain(address_space, &mut address_space.image.cache.borrow_mut(), &thread);
         }
         if ended && let Some(drain) = &mut self.recording.drain {
             drain.ended(thread.ordinal);
         }
-        if let Some(process) = self.processes.get(&thread.process) {
+        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
             // Addresses and bursts are recorded under each thread's own ordinal, so its counts need the same ordinal.
             let own = !ended || self.recording.drain.is_some() || self.recording.bursts.is_some();
             let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
-            process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
+            address_space.image.cache.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
         }
         thread.regions.borrow_mut().give_back(thread.region);
     }
 
     fn drop_process(&mut self, pid: Pid) {
-        let Some(process) = self.processes.remove(&pid) else { return };
-        if !process.image.is_shared() {
+        let Some(address_space) = self.address_spaces.remove(&pid) else { return };
+        if !address_space.image.is_shared() {
             // A thread that waits for its end continues meanwhile, and may need translations.
-            self.finished.push_back(process.image.space);
+            self.finished.push_back(address_space.image.cache);
             if self.finished.len() > FINISHED {
                 self.finish_one();
             }
@@ -377,24 +375,25 @@ impl Run {
 
     /// Adds the counts of one finished address space to the tally, if any is left.
     pub fn finish_one(&mut self) -> bool {
-        let Some(space) = self.finished.pop_front() else { return false };
+        let Some(cache) = self.finished.pop_front() else { return false };
         if let Some(drain) = &mut self.recording.drain {
-            space.borrow_mut().report_deltas(std::iter::empty(), drain);
+            cache.borrow_mut().report_deltas(std::iter::empty(), drain);
         }
-        space.borrow_mut().finish(&mut self.tally, &mut self.recording.drain);
+        cache.borrow_mut().finish(&mut self.tally, &mut self.recording.drain);
         true
     }
 
     /// Lets the process of `tid` run on natively.
     pub fn release(&mut self, tid: Pid) {
-        let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let Some(space) = self.threads.get(&tid).map(|t| t.address_space) else { return };
         let held = self.hold(space, None);
         self.detach(space, held);
     }
 
     /// Lets the stopped threads of `space` run on natively.
     pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
-        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&t, _)| t).collect();
+        let members: Vec<Pid> =
+            self.threads.iter().filter(|(_, t)| t.address_space == space).map(|(&t, _)| t).collect();
         let mut unprotected = false;
         for Held { stopped, signal, .. } in held {
             let Ok(stopped) = self.leave_cache(stopped) else { continue };
@@ -413,11 +412,11 @@ impl Run {
 
     /// Gives its text back the execute permission.
     fn unprotect(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
-        let process = self.processes.get(&pid).ok_or(RunError::Gone)?;
-        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget);
+        let address_space = self.address_spaces.get(&pid).ok_or(RunError::Gone)?;
+        let gadget = address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget);
         let gadget = gadget.ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
-        for text in process.text.iter().filter(|t| t.treatment == Treatment::Translate) {
+        let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
+        for text in address_space.text.iter().filter(|t| t.treatment == Treatment::Translate) {
             let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
             let arguments = [text.start.get(), text.end - text.start, protection, 0, 0, 0];
             // A sealed mapping was never changed.

@@ -7,7 +7,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::mpi::recorder::MpiRecorder;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::blas::BlasEvidence;
 use crate::profile::evidence::mpi::MpiEvidence;
@@ -15,13 +15,13 @@ use crate::profile::evidence::windows::SiteCalls;
 use crate::tracee::clock::TimeStamps;
 
 /// `thread` waits in a call of a marker function, or in one that is recorded.
-pub fn note_call(marks: &mut Marks, calls: &mut CallRecorder, process: &Process, thread: &Thread) {
+pub fn note_call(marks: &mut Marks, calls: &mut CallRecorder, address_space: &AddressSpace, thread: &Thread) {
     let at = thread.regions.borrow().get(thread.region, layout::MARKER);
-    let is_marker = process.image.space.borrow().markers.contains_key(&at);
+    let is_marker = address_space.image.cache.borrow().markers.contains_key(&at);
     if is_marker {
-        marks.called(process, thread);
+        marks.called(address_space, thread);
     } else {
-        calls.drain(process, &mut process.image.space.borrow_mut(), thread);
+        calls.drain(address_space, &mut address_space.image.cache.borrow_mut(), thread);
     }
 }
 
@@ -48,7 +48,7 @@ impl CallRecorder {
     }
 
     /// Reads the ring of a thread that waits or is stopped. Call sites that were not seen before are watched from now on.
-    pub fn drain(&mut self, process: &Process, space: &mut CodeCache, thread: &Thread) {
+    pub fn drain(&mut self, address_space: &AddressSpace, cache: &mut CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::CALL_RING);
         let bytes = regions.get(thread.region, layout::CALL_CURSOR).wrapping_sub(start);
@@ -61,43 +61,43 @@ impl CallRecorder {
             return;
         }
         self.clock.get_or_insert_with(TimeStamps::now);
-        self.read(process, space, thread, &regions, &mut Words::new(&ring));
+        self.read(address_space, cache, thread, &regions, &mut Words::new(&ring));
         self.ring = ring;
         empty(&regions, thread.region);
     }
 
     fn read(
         &mut self,
-        process: &Process,
-        space: &mut CodeCache,
+        address_space: &AddressSpace,
+        cache: &mut CodeCache,
         thread: &Thread,
         regions: &Regions,
         words: &mut Words<'_>,
     ) {
-        let mut of_mpi = self.mpi.lend(process, space, thread);
+        let mut of_mpi = self.mpi.lend(address_space, cache, thread);
         while let Some(place) = words.place() {
             if place == SOCKET {
                 let Some(record) = words.socket() else { break };
-                self.mpi.moved((process, space, thread), &mut of_mpi, &record);
+                self.mpi.moved((address_space, cache, thread), &mut of_mpi, &record);
                 continue;
             }
-            let returns_to = if let Some(entry) = space.watched.mpi.entry(place) {
+            let returns_to = if let Some(entry) = cache.watched.mpi.entry(place) {
                 let Some(record) = words.call(entry.on_stack()) else { break };
-                self.mpi.called((process, space, thread), &mut of_mpi, entry, &record);
+                self.mpi.called((address_space, cache, thread), &mut of_mpi, entry, &record);
                 record.returns_to
-            } else if let Some(entry) = space.watched.blas.entry(place) {
+            } else if let Some(entry) = cache.watched.blas.entry(place) {
                 let Some(record) = words.call(entry.behind().len() as u8) else { break };
-                self.blas.called((process, space, thread), entry, &record);
+                self.blas.called((address_space, cache, thread), entry, &record);
                 record.returns_to
             } else {
                 let Some(record) = words.returned() else { break };
-                self.mpi.returned(process, &mut of_mpi, &record);
+                self.mpi.returned(address_space, &mut of_mpi, &record);
                 self.blas.returned(thread, &record);
                 continue;
             };
             regions.set(thread.region, layout::known_return(returns_to), returns_to);
         }
-        self.mpi.take_back(process, thread, of_mpi);
+        self.mpi.take_back(address_space, thread, of_mpi);
     }
 
     /// A thread got a signal: its handler may leave calls by a jump.

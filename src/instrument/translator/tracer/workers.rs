@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
 use crate::instrument::translator::program::excursions::Excursion;
-use crate::instrument::translator::program::process::{Destination, Process};
 
 /// How long a worker polls mailboxes without a request.
 const QUIET: Duration = Duration::from_micros(300);
@@ -25,7 +25,7 @@ pub struct Mailbox {
     /// The thread.
     pub tid: Pid,
     /// Its address space.
-    pub process: Pid,
+    pub address_space: Pid,
     /// Its region.
     pub region: u32,
     /// The version that it executes.
@@ -36,7 +36,7 @@ pub struct Mailbox {
 #[derive(Debug)]
 pub struct Batch {
     /// The processes that share it, by their names.
-    pub processes: Vec<(Pid, Process)>,
+    pub address_spaces: Vec<(Pid, AddressSpace)>,
     /// Their threads.
     pub mailboxes: Vec<Mailbox>,
     /// Threads that went to code that is not translated meanwhile.
@@ -56,27 +56,27 @@ enum Round {
 
 impl Batch {
     fn set_polling(&self, polling: bool) {
-        if let Some((_, process)) = self.processes.first() {
-            process.image.space.borrow().set_polling(polling);
+        if let Some((_, address_space)) = self.address_spaces.first() {
+            address_space.image.cache.borrow().set_polling(polling);
         }
     }
 
     fn answer_all(&mut self) -> Round {
         let mut round = Round::Nothing;
         for mailbox in &self.mailboxes {
-            let member = self.processes.iter_mut().find(|(id, _)| *id == mailbox.process);
-            let Some((_, process)) = member else { continue };
-            let regions = process.image.regions.clone();
+            let member = self.address_spaces.iter_mut().find(|(id, _)| *id == mailbox.address_space);
+            let Some((_, address_space)) = member else { continue };
+            let regions = address_space.image.regions.clone();
             let regions = regions.borrow();
             let Some(Request { site, target }) = regions.request(mailbox.region) else { continue };
             if site == DRAIN || site == MARK {
                 return Round::Beyond;
             }
-            let Ok(destination) = process.answer(mailbox.version, site, target) else {
+            let Ok(destination) = address_space.answer(mailbox.version, site, target) else {
                 return Round::Beyond;
             };
             if let Destination::Native(at) = destination {
-                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid, process.untranslated(at))));
+                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid, address_space.untranslated(at))));
             }
             regions.respond(mailbox.region, destination.get());
             round = Round::Answered;
@@ -92,7 +92,7 @@ impl Batch {
         while !recalled.load(Ordering::Acquire) {
             match self.answer_all() {
                 Round::Answered => active = Instant::now(),
-                Round::Nothing if self.processes.iter_mut().any(|(_, p)| p.translate_ahead()) => {
+                Round::Nothing if self.address_spaces.iter_mut().any(|(_, p)| p.translate_ahead()) => {
                     active = Instant::now()
                 }
                 Round::Nothing => {}
@@ -192,7 +192,7 @@ impl Workers {
         }
         let (back, returned) = bounded(1);
         let recalled = Arc::new(AtomicBool::new(false));
-        let members = batch.processes.iter().map(|&(id, _)| id).collect();
+        let members = batch.address_spaces.iter().map(|&(id, _)| id).collect();
         let job = Job { batch, recalled: recalled.clone(), back };
         self.jobs.send(job).map_err(|refused| refused.0.batch)?;
         Ok(Handoff { members, until, recalled, back: returned })
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn batch() -> Batch {
-        Batch { processes: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
+        Batch { address_spaces: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
     }
 
     fn soon() -> Instant {

@@ -37,18 +37,18 @@ impl Around {
     }
 
     /// Translates the next callees, about `most` blocks.
-    pub fn translate_calls(&mut self, space: &mut CodeCache, source: &mut Source<'_>, most: usize) {
-        self.take(space, source, most, |exits| exits.calls.pop_front());
+    pub fn translate_calls(&mut self, cache: &mut CodeCache, source: &mut Source<'_>, most: usize) {
+        self.take(cache, source, most, |exits| exits.calls.pop_front());
     }
 
     /// Translates the targets of the next exits, about `most` blocks.
-    pub fn translate(&mut self, space: &mut CodeCache, source: &mut Source<'_>, most: usize) {
-        self.take(space, source, most, |exits| exits.calls.pop_front().or_else(|| exits.others.pop_front()));
+    pub fn translate(&mut self, cache: &mut CodeCache, source: &mut Source<'_>, most: usize) {
+        self.take(cache, source, most, |exits| exits.calls.pop_front().or_else(|| exits.others.pop_front()));
     }
 
     fn take(
         &mut self,
-        space: &mut CodeCache,
+        cache: &mut CodeCache,
         source: &mut Source<'_>,
         most: usize,
         next: fn(&mut Exits) -> Option<Address>,
@@ -57,13 +57,13 @@ impl Around {
         while self.left > end
             && let Some(at) = next(&mut self.exits)
         {
-            if space.find(self.version, at).is_some() {
+            if cache.find(self.version, at).is_some() {
                 continue;
             }
-            let before = space.blocks.len();
+            let before = cache.blocks.len();
             let mut exits = Exits::default();
-            match space.translate(source, self.version, at, self.left - end, &mut exits) {
-                Ok(_) => self.left -= (space.blocks.len() - before).min(self.left),
+            match cache.translate(source, self.version, at, self.left - end, &mut exits) {
+                Ok(_) => self.left -= (cache.blocks.len() - before).min(self.left),
                 // A thread that gets there asks, and the answer reports the error.
                 Err(TranslateError::NoText(_) | TranslateError::NoRule(_)) => {}
                 Err(TranslateError::Full) => self.left = 0,

@@ -16,7 +16,7 @@ use crate::tracee::address::{Address, CacheAddress};
 
 /// Writes one block.
 pub(crate) struct Writer<'a> {
-    pub(crate) space: &'a mut CodeCache,
+    pub(crate) cache: &'a mut CodeCache,
     pub(crate) unit: &'a mut Superblock,
     pub(crate) block: &'a Decoded,
     pub(crate) entry: CacheAddress,
@@ -60,7 +60,7 @@ pub(crate) struct Written {
 impl<'a> Writer<'a> {
     /// For `block`, whose counter is `slot`, at the end of the superblock's hot code.
     pub(crate) fn new(
-        space: &'a mut CodeCache,
+        cache: &'a mut CodeCache,
         unit: &'a mut Superblock,
         block: &'a Decoded,
         at: CodeRef,
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
             plan: BlockPlan::default(),
             flows: false,
             leave: None,
-            space,
+            cache,
             unit,
             block,
             at,
@@ -124,7 +124,7 @@ impl<'a> Writer<'a> {
 
     /// The number that the block will have.
     pub(crate) fn block_id(&self) -> BlockId {
-        self.space.blocks.len() as BlockId
+        self.cache.blocks.len() as BlockId
     }
 
     pub(crate) fn offset(&self) -> u32 {
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
     }
 
     pub(crate) fn exit(&mut self, patch: CacheAddress, target: Address) -> SiteId {
-        let site = self.space.new_site(patch, self.unit.version, target);
+        let site = self.cache.new_site(patch, self.unit.version, target);
         self.unit.sites.push(site);
         site
     }
@@ -156,10 +156,10 @@ impl<'a> Writer<'a> {
         if self.unit.version.traces() {
             self.trace_block();
         }
-        if self.space.markers.contains_key(&self.block.start.get()) {
+        if self.cache.markers.contains_key(&self.block.start.get()) {
             self.note_mark();
         }
-        if let Some(watched) = self.space.watched.at(self.block.start.get()) {
+        if let Some(watched) = self.cache.watched.at(self.block.start.get()) {
             self.note_call(watched);
         }
         if self.flows {

@@ -38,7 +38,7 @@ impl Writer<'_> {
     }
 
     fn note_unsettled(&mut self, slot: u32, from: CacheAddress, until: CacheAddress) {
-        self.space.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(1) });
+        self.cache.counters.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(1) });
     }
 }
 

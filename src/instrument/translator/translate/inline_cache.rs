@@ -56,12 +56,12 @@ impl Writer<'_> {
             return;
         }
         let start = self.block.start;
-        let slot = match self.space.usual.slot(start) {
+        let slot = match self.cache.usual.slot(start) {
             Some(slot) => slot,
             None => {
                 // Without a slot, the jump records no target.
-                let Some(slot) = self.space.new_slot() else { return };
-                self.space.usual.record_in(start, slot);
+                let Some(slot) = self.cache.new_slot() else { return };
+                self.cache.usual.record_in(start, slot);
                 slot
             }
         };
@@ -76,14 +76,14 @@ impl Writer<'_> {
         self.go_elsewhere(held, usual.at, other);
         // Leaving an inlined body goes through a call.
         let go = if self.unit.copy.is_some() { call_looked_up_in } else { look_up_in };
-        go(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
+        go(&mut self.unit.cold, self.cache.tables_at(), self.unit.version);
         Ok(Some(usual.at))
     }
 
     /// Whether the indirect call compares its usual target: not where instruction fetch is the bottleneck, and not if another
     /// block that ends in the same call executes it.
     pub(crate) fn calls_directly(&self) -> bool {
-        !self.space.is_to_be_short() && !self.is_called_elsewhere()
+        !self.cache.is_to_be_short() && !self.is_called_elsewhere()
     }
 
     /// Writes the indirect call, whose usual target is `usual`; returns the address at which the chain continues.
@@ -105,7 +105,7 @@ impl Writer<'_> {
         self.call_at(usual.at);
         let landing = self.land_at(next, call, true);
         self.go_elsewhere(held, usual.at, other);
-        call_looked_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
+        call_looked_up_in(&mut self.unit.cold, self.cache.tables_at(), self.unit.version);
         // No return reaches this jump.
         self.unit.cold.jump(landing);
         Ok(Some(next))

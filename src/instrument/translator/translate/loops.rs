@@ -95,7 +95,7 @@ impl Writer<'_> {
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
         hot.save(counter, register);
         let due = Due::Register(register);
-        self.space.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
+        self.cache.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
         for register in self.lent_to_loop() {
             self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
@@ -117,7 +117,7 @@ impl Writer<'_> {
         hot.sum(u, u, t, 0);
         hot.save(counter, u);
         let due = Due::Way(register);
-        self.space.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
+        self.cache.counters.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(t, layout::SAVE_LENT);
         hot.load(u, layout::SAVE_LENT_2);
     }

@@ -10,7 +10,7 @@ impl Writer<'_> {
         self.unpark(0);
         self.point(0, self.plain());
         let at = self.block.start.get();
-        let mark = self.space.arenas[self.unit.arena].stubs.mark;
+        let mark = self.cache.arenas[self.unit.arena].stubs.mark;
         let hot = &mut self.unit.hot;
         for (i, register) in [RDI, RSI, RDX, RCX].into_iter().enumerate() {
             hot.save(layout::MARKER_ARGUMENTS + 8 * i as u32, register);

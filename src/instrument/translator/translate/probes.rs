@@ -70,7 +70,7 @@ impl Writer<'_> {
     pub(crate) fn probe(&mut self, i: usize) -> Option<Iterations> {
         let instruction = self.block.steps[i].instruction;
         let dynamic = is_dynamic(&instruction);
-        let notes = self.space.has_sink || self.unit.version.traces();
+        let notes = self.cache.has_sink || self.unit.version.traces();
         if !dynamic && !notes {
             return None;
         }
@@ -98,12 +98,12 @@ impl Writer<'_> {
 
     /// A counter for the instruction's run-time sum; active lanes are added here, iterations behind the instruction.
     fn sum(&mut self, i: usize, dynamic: Dynamic) -> Option<u32> {
-        let slot = self.space.new_slot()?;
+        let slot = self.cache.new_slot()?;
         let offset = u32::from(self.block.steps[i].offset);
         let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
         let noted = DynamicSlot { slot, block: self.block_id(), offset, sum, added_at: 0 };
         if let Dynamic::Repeat = dynamic {
-            self.space.counters.dynamic.push(noted);
+            self.cache.counters.dynamic.push(noted);
             return Some(slot);
         }
         let dead = self.dead_flags.get(i).copied().unwrap_or(Dead::None);
@@ -115,7 +115,7 @@ impl Writer<'_> {
             self.add_population(slot, lanes, dead);
         }
         self.unit.hot.load(RCX, layout::SAVE_LENT);
-        self.space.counters.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
+        self.cache.counters.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
         self.again(i);
         Some(slot)
     }
@@ -158,7 +158,7 @@ impl Writer<'_> {
 
     /// As [`add_population`](Self::add_population) where all flags are live, or the CPU has no `popcnt`.
     fn add_by_table(&mut self, slot: u32, lanes: u32) {
-        let tables = self.space.tables_at();
+        let tables = self.cache.tables_at();
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT_2, RDX);
         match lanes {
@@ -222,10 +222,10 @@ impl Writer<'_> {
         let shape = shape(instruction, facts, operand);
         let offset = self.block.steps[i].offset;
         let at = CodeRef { offset: self.at.offset + u64::from(offset), ..self.at };
-        let site = self.space.counters.probe_sites.len() as u32;
+        let site = self.cache.counters.probe_sites.len() as u32;
         let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
         let (version, scale) = (self.unit.version, self.induction.map_or(1, |n| n.step));
-        self.space.counters.probe_sites.push(ProbeSite {
+        self.cache.counters.probe_sites.push(ProbeSite {
             at,
             offset,
             version,
@@ -308,7 +308,7 @@ impl Writer<'_> {
             self.unit.lead_to_cold(noted);
         }
         append(&mut self.unit.cold, lent, entries, &Noted { site, shape, facts, instruction });
-        let drain = self.space.arenas[self.unit.arena].stubs.drain;
+        let drain = self.cache.arenas[self.unit.arena].stubs.drain;
         let cold = &mut self.unit.cold;
         cold.add_far(t, u, layout::BUFFER_MARGIN);
         cold.test_constant(t, layout::BUFFER_FULL);

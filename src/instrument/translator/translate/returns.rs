@@ -133,7 +133,7 @@ impl Writer<'_> {
         match callee {
             Callee::At(to) => self.call_at(to),
             Callee::InRdx => {
-                call_looked_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
+                call_looked_up_in(&mut self.unit.hot, self.cache.tables_at(), self.unit.version);
             }
         }
         self.land_at(next, call, false);
@@ -157,7 +157,7 @@ impl Writer<'_> {
     pub(crate) fn call_at(&mut self, to: Address) {
         let patch = self.unit.hot.call(self.unit.hot.here());
         let site = self.exit(patch, to);
-        self.space.sites[site as usize].calls = true;
+        self.cache.sites[site as usize].calls = true;
     }
 
     /// Writes the landing of the return to `next`, whose call continues behind the push at `call`; see [`ReturnPoint`] for `own`.
@@ -211,8 +211,8 @@ impl Writer<'_> {
 
     /// Address at which another block that ends in the same call executes it: the processor can predict only one landing.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
-        let id = *self.space.lookups.callers.get(&self.unit.version.place(next))?;
-        let block = self.space.block(id);
+        let id = *self.cache.lookups.callers.get(&self.unit.version.place(next))?;
+        let block = self.cache.block(id);
         // A hot block must not continue in an older copy.
         let landing = block.landing.filter(|l| l.from == from && !l.own && block.placed >= self.unit.places)?;
         let near = landing.call.get().abs_diff(self.unit.hot.here().get()) < 1 << 30;
@@ -230,13 +230,13 @@ impl Writer<'_> {
             self.look_up();
             return;
         }
-        if self.unit.places > 0 && self.space.is_to_be_short() {
+        if self.unit.places > 0 && self.cache.is_to_be_short() {
             self.return_by_stub(counted);
             return;
         }
         self.save_rcx(counted);
         self.point(self.last_offset(), if counted { self.plain() } else { SpillState::Rcx });
-        let (hot, tables) = (&mut self.unit.hot, self.space.tables_at());
+        let (hot, tables) = (&mut self.unit.hot, self.cache.tables_at());
         hot.load_at(RCX, RSP, 0);
         hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
         hot.return_table(tables + self.unit.version.returns());
@@ -244,7 +244,7 @@ impl Writer<'_> {
 
     /// The same in a relaid-out block, by the stub that all of them share.
     fn return_by_stub(&mut self, counted: bool) {
-        let [saves_rcx, finds_it_saved] = self.space.arenas[self.unit.arena].stubs.returns;
+        let [saves_rcx, finds_it_saved] = self.cache.arenas[self.unit.arena].stubs.returns;
         let is_saved = !counted || self.rcx_spilled;
         let (stub, moved) = if is_saved { (finds_it_saved, SpillState::Rcx) } else { (saves_rcx, SpillState::Nothing) };
         if !counted {

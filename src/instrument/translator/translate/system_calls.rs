@@ -18,7 +18,7 @@ impl Writer<'_> {
     /// Writes the `syscall`, after a check of its number. RCX is free: the instruction overwrites it.
     pub(crate) fn system(&mut self, counted: bool) {
         let program = self.last_offset();
-        let tables = self.space.tables_at();
+        let tables = self.cache.tables_at();
         // RCX still holds the program's value, as the point here states.
         if !counted {
             self.unit.hot.load(RCX, layout::counter(self.slot));
@@ -63,9 +63,9 @@ impl Writer<'_> {
         }
         let program = self.last_offset();
         // Without room the call is counted, but not by number.
-        let Some(first) = self.space.new_slots(layout::CALL_NUMBERS) else { return };
+        let Some(first) = self.cache.new_slots(layout::CALL_NUMBERS) else { return };
         let block = self.block_id();
-        self.space.counters.numbered_calls.push((block, first));
+        self.cache.counters.numbered_calls.push((block, first));
         self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
         self.point(program, SpillState::RcxIsNext);
         let low = self.unit.hot.jump_if_rcx_zero();
@@ -103,12 +103,12 @@ impl Writer<'_> {
     /// that records it; 1: rprof, or the call if it makes a task that can
     /// be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
-        let id = self.space.call_sites.len() as u64;
-        self.space.call_sites.push(site);
-        let stubs = self.space.arenas[self.unit.arena].stubs;
-        let tables = self.space.tables_at();
+        let id = self.cache.call_sites.len() as u64;
+        self.cache.call_sites.push(site);
+        let stubs = self.cache.arenas[self.unit.arena].stubs;
+        let tables = self.cache.tables_at();
         // Without BMI2 a rotation changes flags.
-        let tells_allocations = self.space.has_sink && std::arch::is_x86_feature_detected!("bmi2");
+        let tells_allocations = self.cache.has_sink && std::arch::is_x86_feature_detected!("bmi2");
         let cold = &mut self.unit.cold;
         cold.add_small(RCX, -2);
         let absent = cold.jump_if_rcx_zero();

@@ -155,7 +155,7 @@ impl Writer<'_> {
 
     /// Looks up the target in RDX; RCX and RDX are saved.
     pub(crate) fn look_up(&mut self) {
-        look_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
+        look_up_in(&mut self.unit.hot, self.cache.tables_at(), self.unit.version);
     }
 }
 

@@ -55,7 +55,7 @@ impl Writer<'_> {
         self.unit.hot.save(layout::SAVE_RDX, RDX);
         self.point(0, SpillState::Nothing);
         self.unit.hot.save(layout::SAVE_RCX, RCX);
-        let indirect = self.space.arenas[self.unit.arena].stubs.indirect;
+        let indirect = self.cache.arenas[self.unit.arena].stubs.indirect;
         let changed = self.unit.cold.here();
         self.unit.cold.constant(RDX, start);
         self.unit.cold.jump(indirect);

@@ -48,7 +48,7 @@ impl Writer<'_> {
         self.unpark(0);
         self.point(0, self.plain());
         let at = self.block.start.get();
-        let mark = self.space.arenas[self.unit.arena].stubs.mark;
+        let mark = self.cache.arenas[self.unit.arena].stubs.mark;
         let at_once = match watched {
             Watched::Call { at_once, .. } | Watched::Return { at_once } => at_once,
         };

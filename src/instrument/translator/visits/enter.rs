@@ -12,9 +12,9 @@ use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::signal_bits::bit;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::excursions::Transitions;
 use crate::instrument::translator::program::image::ImageRef;
-use crate::instrument::translator::program::process::Process;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::run::RunError;
@@ -124,25 +124,25 @@ impl Visitor {
 
     /// Maps what rprof needs into a process, unless it is there, and takes over its text.
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
-        if let Some(process) = self.run.processes.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
-            process.refresh_text(maps);
-            process.image.placing.borrow_mut().forget_counts();
+        if let Some(address_space) = self.run.address_spaces.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
+            address_space.refresh_text(maps);
+            address_space.image.placing.borrow_mut().forget_counts();
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.
-        self.run.processes.remove(&pid);
+        self.run.address_spaces.remove(&pid);
         let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;
         let text = text_of(maps);
         let near = text.iter().filter(|t| t.treatment == Treatment::Translate);
         let is_vdso = |at: Address| maps.iter().any(|m| m.contains(at) && m.path == "[vdso]");
         let near: Vec<Address> = near.map(|t| t.start).filter(|at| !is_vdso(*at)).collect();
         let limit = self.run.open_address_space(pid);
-        let (mut space, regions, stopped, deferred) =
+        let (mut cache, regions, stopped, deferred) =
             prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
-        space.has_sink = self.run.recording.drain.is_some();
-        space.set_polling(self.run.is_polling());
-        space.prepare_traces(&regions);
-        let gadget = space.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        cache.has_sink = self.run.recording.drain.is_some();
+        cache.set_polling(self.run.is_polling());
+        cache.prepare_traces(&regions);
+        let gadget = cache.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
         let mut remote = Remote::new(stopped, &memory, Address::new(gadget.get()))?;
         // A process has those of the one that forked it.
         for inherited in maps.iter().filter(|m| is_ours(m)) {
@@ -150,20 +150,20 @@ impl Visitor {
             remote.call("munmap", libc::SYS_munmap, arguments)?;
         }
         let (stopped, more) = remote.finish()?;
-        let process = Process {
+        let address_space = AddressSpace {
             pid,
             memory,
             text,
             pages: Default::default(),
             modules: self.run.modules.clone(),
-            image: ImageRef::new(space, regions, self.run.looks.settings),
+            image: ImageRef::new(cache, regions, self.run.looks.settings),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
             begins_natively: false,
             rewrites: HashMap::new(),
         };
-        self.run.processes.insert(pid, process);
+        self.run.address_spaces.insert(pid, address_space);
         self.run.close_address_space(pid, limit);
         Ok((stopped, deferred.into_iter().chain(more).collect()))
     }
@@ -177,20 +177,21 @@ impl Visitor {
         deferred: &mut Deferred,
     ) -> Result<Stopped, RunError> {
         let mut stopped = stopped;
-        let process = self.run.processes.get(&pid).ok_or(RunError::Gone)?;
+        let address_space = self.run.address_spaces.get(&pid).ok_or(RunError::Gone)?;
         let mut action_of = |signal: i32, stopped: Stopped| -> Result<(Action, Stopped), RunError> {
             if status.caught & bit(signal) == 0 {
                 return Ok((Action::without_handler(status.ignored & bit(signal) != 0), stopped));
             }
-            let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-            let region = process.image.regions.borrow_mut().take()?;
-            let at = process.image.regions.borrow().base(region) + u64::from(layout::ACTION);
-            let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+            let gadget =
+                address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+            let region = address_space.image.regions.borrow_mut().take()?;
+            let at = address_space.image.regions.borrow().base(region) + u64::from(layout::ACTION);
+            let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
             let read = remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, 0, at.get(), 8, 0, 0]);
-            let regions = process.image.regions.borrow();
+            let regions = address_space.image.regions.borrow();
             let words = [0, 1, 2, 3].map(|i| regions.get(region, layout::ACTION + 8 * i));
             drop(regions);
-            process.image.regions.borrow_mut().give_back(region);
+            address_space.image.regions.borrow_mut().give_back(region);
             read?;
             let (stopped, signals) = remote.finish()?;
             deferred.extend(signals);
@@ -199,14 +200,14 @@ impl Visitor {
         let (trap, fault);
         (trap, stopped) = action_of(libc::SIGTRAP, stopped)?;
         (fault, stopped) = action_of(libc::SIGSEGV, stopped)?;
-        self.run.groups.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
+        self.run.process_settings.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
         Ok(stopped)
     }
 
     /// Gives a stopped thread a region and an address in the cache to go on at.
     fn move_in(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let image = self.run.processes.get(&pid).ok_or(RunError::Gone)?.image.clone();
+        let image = self.run.address_spaces.get(&pid).ok_or(RunError::Gone)?.image.clone();
         let mut registers = stopped.registers()?;
         let region = image.regions.borrow_mut().take()?;
         let ordinal = self.ordinal(pid, tid);

@@ -27,7 +27,7 @@ impl Visitor {
         loop {
             self.run.take_all_back();
             self.take_backlog();
-            let mut spaces: Vec<Pid> = self.run.threads.values().map(|t| t.process).collect();
+            let mut spaces: Vec<Pid> = self.run.threads.values().map(|t| t.address_space).collect();
             spaces.sort_unstable();
             spaces.dedup();
             for space in spaces {
@@ -71,13 +71,13 @@ impl Visitor {
         while let Some(event) = self.run.backlog.pop_front() {
             match event {
                 Event::Ended(tid, status, cpu_s) => {
-                    if self.run.threads.get(&tid).is_some_and(|t| t.group == tid) || cpu_s.is_some() {
+                    if self.run.threads.get(&tid).is_some_and(|t| t.pid == tid) || cpu_s.is_some() {
                         self.ends.push((tid, status, cpu_s.unwrap_or(0.0)));
                     }
                     self.run.ended(tid);
                 }
                 // An error is the end of that thread.
-                Event::Stopped(stopped, Stop::Exec) => drop(self.run.executed(stopped)),
+                Event::Stopped(stopped, Stop::Exec) => drop(self.run.on_exec(stopped)),
                 Event::Stopped(stopped, stop) => drop(self.run.stopped(stopped, stop)),
             }
         }
@@ -88,8 +88,8 @@ impl Visitor {
         let tid = held.stopped.tid();
         let in_cache = |run: &crate::instrument::translator::tracer::run::Run, rip| {
             let thread = run.threads.get(&tid).ok_or(RunError::Gone)?;
-            let process = run.processes.get(&thread.process).ok_or(RunError::Gone)?;
-            Ok::<bool, RunError>(process.image.space.borrow().arena_of(CacheAddress::new(rip)).is_some())
+            let address_space = run.address_spaces.get(&thread.address_space).ok_or(RunError::Gone)?;
+            Ok::<bool, RunError>(address_space.image.cache.borrow().arena_of(CacheAddress::new(rip)).is_some())
         };
         let stopped = self.run.leave_cache(held.stopped)?;
         let mut registers = stopped.registers()?;
@@ -106,8 +106,8 @@ impl Visitor {
         }
         let deferred: Vec<_> =
             self.run.threads.get_mut(&tid).map(|t| t.deferred.drain(..).collect()).unwrap_or_default();
-        let group = self.run.threads.get(&tid).map_or(tid, |t| t.group);
-        deferred.iter().for_each(|signal| signal.send(group, tid));
+        let pid = self.run.threads.get(&tid).map_or(tid, |t| t.pid);
+        deferred.iter().for_each(|signal| signal.send(pid, tid));
         stopped.detach(held.signal.map_or(0, |s| s.0))?;
         Ok(true)
     }

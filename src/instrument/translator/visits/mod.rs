@@ -218,9 +218,9 @@ impl Visitor {
             };
             match event {
                 Event::Ended(tid, status, cpu_s) => {
-                    let group = self.run.threads.get(&tid).map(|t| t.group);
+                    let pid = self.run.threads.get(&tid).map(|t| t.pid);
                     self.run.ended(tid);
-                    if group == Some(tid) {
+                    if pid == Some(tid) {
                         visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
                     }
                 }
@@ -240,7 +240,7 @@ impl Visitor {
     }
 
     fn refuse_all(&self, why: &str, visit: &mut Visit) {
-        let mut groups: Vec<Pid> = self.run.threads.values().map(|t| t.group).collect();
+        let mut groups: Vec<Pid> = self.run.threads.values().map(|t| t.pid).collect();
         groups.sort_unstable();
         groups.dedup();
         visit.refused.extend(groups.into_iter().map(|pid| Refused { pid, why: why.to_owned() }));
@@ -275,19 +275,19 @@ impl Visitor {
     fn take_window(&mut self, begin_ns: u64, end_ns: u64, threads: Vec<WindowThread>) -> bool {
         let (mut tally, mut added) = (Tally::new(), Added::default());
         let mut seen = Vec::new();
-        let mut finish = |space: &mut CodeCache, drain: &mut Option<AccessBuffer>| {
-            added.add(space.added());
-            space.finish(&mut tally, drain);
+        let mut finish = |cache: &mut CodeCache, drain: &mut Option<AccessBuffer>| {
+            added.add(cache.added());
+            cache.finish(&mut tally, drain);
         };
-        for process in self.run.processes.values() {
-            let space = &process.image.space;
-            if !seen.contains(&space.as_ptr()) {
-                seen.push(space.as_ptr());
-                finish(&mut space.borrow_mut(), &mut self.run.recording.drain);
+        for address_space in self.run.address_spaces.values() {
+            let cache = &address_space.image.cache;
+            if !seen.contains(&cache.as_ptr()) {
+                seen.push(cache.as_ptr());
+                finish(&mut cache.borrow_mut(), &mut self.run.recording.drain);
             }
         }
-        while let Some(space) = self.run.finished.pop_front() {
-            finish(&mut space.borrow_mut(), &mut self.run.recording.drain);
+        while let Some(cache) = self.run.finished.pop_front() {
+            finish(&mut cache.borrow_mut(), &mut self.run.recording.drain);
         }
         let blocks = tally.into_blocks();
         let any = !blocks.is_empty();

@@ -1,7 +1,7 @@
 //! Changes of a process's executable memory since the last visit, which nobody saw.
 
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
-use crate::instrument::translator::program::process::Process;
+use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
 use crate::tracee::maps::Mapping;
 
@@ -17,12 +17,12 @@ pub(super) fn is_ours(mapping: &Mapping) -> bool {
     mapping.shared && (mapping.path.starts_with(ARENA_PATH) || is_nameless)
 }
 
-impl Process {
+impl AddressSpace {
     /// Whether its code cache is mapped there: it was visited before, and has executed no other program since.
     pub(super) fn is_furnished(&self, maps: &[Mapping]) -> bool {
         let (regions, _) = self.image.regions.borrow().mapping();
-        let space = self.image.space.borrow();
-        let mut all = space.mappings().map(|(at, _)| at).chain([regions]);
+        let cache = self.image.cache.borrow();
+        let mut all = cache.mappings().map(|(at, _)| at).chain([regions]);
         all.all(|at| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
     }
 
@@ -47,6 +47,6 @@ impl Process {
     }
 
     fn has_changed(&self, range: &TextRange) -> bool {
-        self.image.space.borrow().foreign_block(&self.memory, range.start, range.end)
+        self.image.cache.borrow().foreign_block(&self.memory, range.start, range.end)
     }
 }

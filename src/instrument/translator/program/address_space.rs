@@ -1,4 +1,4 @@
-//! A process of the program: its memory, its text, and the code cache that it shares with its forks.
+//! An address space of the program: its memory, its text, and the code cache that it shares with those of its forks.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -45,12 +45,12 @@ const AHEAD: usize = 3;
 const REWRITES: u32 = 8;
 const PAGE: u64 = 4096;
 
-/// A process.
+/// The memory of a process, or of several that share it (`vfork`, `CLONE_VM`).
 #[derive(Debug)]
-pub struct Process {
-    /// Its id.
+pub struct AddressSpace {
+    /// The process that had it first: its id.
     pub pid: Pid,
-    /// Its address space.
+    /// Its bytes.
     pub memory: Memory,
     /// Its executable memory.
     pub text: Vec<TextRange>,
@@ -91,29 +91,29 @@ impl Destination {
     }
 }
 
-impl Process {
+impl AddressSpace {
     /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
     pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
-        let mut space = self.image.space.borrow_mut();
-        if let Some(id) = space.find(version, at) {
-            let known = space.trampolines.get(&id);
+        let mut cache = self.image.cache.borrow_mut();
+        if let Some(id) = cache.find(version, at) {
+            let known = cache.trampolines.get(&id);
             if known.is_none_or(|known| Trampoline::read(&self.memory, at).is_some_and(|now| now.is_like(known))) {
-                return Ok(Destination::Cache(space.block(id).way_in()));
+                return Ok(Destination::Cache(cache.block(id).way_in()));
             }
-            space.invalidate(at, at + 1);
+            cache.invalidate(at, at + 1);
         }
         let Some(range) = find_text(&self.text, at) else {
-            drop(space);
+            drop(cache);
             return self.untranslated_destination(version, at);
         };
         if range.located.is_none() {
-            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut space);
+            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut cache);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut around = Around::new(version);
-        match space.translate(&mut source, version, at, CHAIN, &mut around.exits) {
+        match cache.translate(&mut source, version, at, CHAIN, &mut around.exits) {
             Ok(entry) => {
-                around.translate_calls(&mut space, &mut source, AT_ONCE);
+                around.translate_calls(&mut cache, &mut source, AT_ONCE);
                 self.ahead.push(around);
                 Ok(Destination::Cache(entry))
             }
@@ -137,38 +137,38 @@ impl Process {
         };
         self.locate();
         let Some(located) = find_piece(&self.text, at).and_then(|range| range.located) else { return native };
-        let mut space = self.image.space.borrow_mut();
-        space.translate_trampoline(version, (at, located.code_ref(at)), trampoline)?;
-        Ok(space.find(version, at).map_or(Destination::Native(at), |id| Destination::Cache(space.block(id).way_in())))
+        let mut cache = self.image.cache.borrow_mut();
+        cache.translate_trampoline(version, (at, located.code_ref(at)), trampoline)?;
+        Ok(cache.find(version, at).map_or(Destination::Native(at), |id| Destination::Cache(cache.block(id).way_in())))
     }
 
     /// Looks up the module of every piece of its text.
     pub fn locate(&mut self) {
         if self.text.iter().any(|t| t.located.is_none()) {
-            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut self.image.space.borrow_mut());
+            locate(self.pid, &mut self.text, &mut self.modules.lock(), &mut self.image.cache.borrow_mut());
         }
     }
 
     /// Translates a few blocks that will probably be executed next; returns whether there were any.
     pub fn translate_ahead(&mut self) -> bool {
-        let mut space = self.image.space.borrow_mut();
+        let mut cache = self.image.cache.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let Some(mut around) = self.ahead.pop() else {
             let mut placing = self.image.placing.borrow_mut();
-            return placing.place_some(&mut space, &mut source)
-                || placing.gather_some(&space, &self.image.regions.borrow());
+            return placing.place_some(&mut cache, &mut source)
+                || placing.gather_some(&cache, &self.image.regions.borrow());
         };
-        around.translate(&mut space, &mut source, AHEAD);
+        around.translate(&mut cache, &mut source, AHEAD);
         self.ahead.push(around);
         true
     }
 
     /// Plans the relayout of its hot blocks from the counters of threads, those in the regions that follow.
     pub fn plan_relayout(&mut self, counts: (Vec<u64>, Vec<u32>), now: Instant) {
-        let mut space = self.image.space.borrow_mut();
+        let mut cache = self.image.cache.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let regions = self.image.regions.borrow();
-        self.image.placing.borrow_mut().plan(&mut space, &regions, &mut source, counts, now);
+        self.image.placing.borrow_mut().plan(&mut cache, &regions, &mut source, counts, now);
     }
 
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see
@@ -177,11 +177,11 @@ impl Process {
         if let Some(arrival) = Arrival::of(site) {
             let destination = self.destination(version, target)?;
             if let Destination::Cache(_) = destination {
-                self.image.space.borrow_mut().publish(version, target, arrival);
+                self.image.cache.borrow_mut().publish(version, target, arrival);
             }
             return Ok(destination);
         }
-        let target = self.image.space.borrow().sites[site as usize].target;
+        let target = self.image.cache.borrow().sites[site as usize].target;
         self.destination(version, target)
     }
 
@@ -192,7 +192,7 @@ impl Process {
             self.pages.borrow_mut().forget();
         }
         if remove_text(&mut self.text, from, to) && !self.image.is_shared() {
-            self.image.space.borrow_mut().invalidate(from, to);
+            self.image.cache.borrow_mut().invalidate(from, to);
         }
     }
 
@@ -200,9 +200,9 @@ impl Process {
     /// cache, their translations stay.
     pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment, parts: bool) {
         self.pages.borrow_mut().forget();
-        let mut space = self.image.space.borrow_mut();
-        if treatment == Treatment::Translate && !parts && space.foreign_block(&self.memory, from, to) {
-            space.invalidate(from, to);
+        let mut cache = self.image.cache.borrow_mut();
+        if treatment == Treatment::Translate && !parts && cache.foreign_block(&self.memory, from, to) {
+            cache.invalidate(from, to);
         }
         add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
     }
@@ -279,7 +279,7 @@ impl Process {
 
     /// The program's state at a cache address, if it is known there: (block, offset in it, moved registers).
     pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, SpillState)> {
-        self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
+        self.image.cache.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
     }
 
     /// The place in the program's files of an address in its text.
@@ -290,7 +290,7 @@ impl Process {
     /// The place in the program's files that a cache address belongs to, if known.
     pub fn code_at(&self, at: CacheAddress) -> Option<CodeRef> {
         let (block, offset, _) = self.state_at(at)?;
-        let at = self.image.space.borrow().block(block).start + u64::from(offset);
+        let at = self.image.cache.borrow().block(block).start + u64::from(offset);
         find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
     }
 }
@@ -301,21 +301,21 @@ fn pages(from: Address, to: Address) -> Range<u64> {
 }
 
 /// Looks up the module of every piece of text; enters the functions in those modules whose calls are watched.
-fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, space: &mut CodeCache) {
+fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, cache: &mut CodeCache) {
     let Ok(maps) = read_maps(pid) else { return };
     for range in text.iter_mut().filter(|t| t.located.is_none()) {
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
             let located = modules.locate(pid, mapping);
             range.located = Some(located);
             let Watched { markers, mpi, blas } = modules.watched(pid, located.module);
-            space.markers.extend(markers.iter().map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
+            cache.markers.extend(markers.iter().map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
             let text = range.start.get()..range.end.get();
-            space.watched.mpi.add(located.module, mpi, located.bias, text);
-            if space.watched.mpi.begins_to_see_sockets() {
-                record_sockets(&space.tables);
-                open_sockets(pid).into_iter().for_each(|fd| space.set_descriptor(fd, DescriptorKind::New));
+            cache.watched.mpi.add(located.module, mpi, located.bias, text);
+            if cache.watched.mpi.begins_to_see_sockets() {
+                record_sockets(&cache.tables);
+                open_sockets(pid).into_iter().for_each(|fd| cache.set_descriptor(fd, DescriptorKind::New));
             }
-            space.watched.blas.add(located.module, blas, located.bias);
+            cache.watched.blas.add(located.module, blas, located.bias);
         }
     }
 }

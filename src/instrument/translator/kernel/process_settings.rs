@@ -6,7 +6,7 @@ use crate::instrument::translator::kernel::rlimit_as::Allowance;
 
 /// The rules that a process has set for itself.
 #[derive(Debug, Clone, Default)]
-pub struct Group {
+pub struct ProcessSettings {
     /// Its actions for the signals of rprof's traps, if they are known.
     pub dispositions: Option<Dispositions>,
     /// If it has set a limit on its address space.
