@@ -69,10 +69,10 @@ pub enum Command {
     Completions(shell::CompletionsArgs),
     /// Print the manual page
     Man,
-    /// The program that `rprof demo` profiles
     /// Runs the known kernels of `demo --gpu`
     #[command(name = "__gpu_demo", hide = true)]
     GpuDemoKernels,
+    /// The program that `rprof demo` profiles
     #[command(name = "__demo", hide = true)]
     DemoKernels(demo::KernelArgs),
 }

@@ -324,7 +324,7 @@ pub struct Terms {
 }
 
 /// A ceiling as it holds for this function.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionCeiling {
     /// `threads imbalance ilp simd fma mix divsqrt access peak l1 l2 l3 dram latency memory-imbalance`.
     pub id: String,

@@ -33,12 +33,16 @@ pub fn account(f: &Function) -> Option<Rows> {
     })
 }
 
+/// A ceiling this many times above the lowest is none: a level of the caches from which a function that computes reads a few bytes.
+const NO_LIMIT: f64 = 1000.0;
+
 /// Its own ceilings, low effort first, then the memory levels; `None` where it was not counted.
 pub fn ladder(f: &Function) -> Option<Rows> {
     let unit = format!("{}/s", table::operations(f.analysis.axis.as_deref()));
-    let rows: Vec<Vec<String>> = f
-        .analysis
-        .ceilings
+    let ceilings = &f.analysis.ceilings;
+    let least = ceilings.iter().filter_map(|c| c.value).fold(f64::INFINITY, f64::min);
+    let rate = |value: f64| if value > NO_LIMIT * least { "no limit".into() } else { si(value, &unit) };
+    let rows: Vec<Vec<String>> = ceilings
         .iter()
         .filter_map(|c| {
             let value = c.value?;
@@ -51,7 +55,7 @@ pub fn ladder(f: &Function) -> Option<Rows> {
                 0..=2 => c.from.join(", "),
                 n => format!("{}, … {} more", c.from[0], n - 1),
             };
-            Some(vec![format!("{}{mark}", c.id), si(value, &unit), cell(c.value_alone.map(|v| si(v, &unit))), from])
+            Some(vec![format!("{}{mark}", c.id), rate(value), cell(c.value_alone.map(rate)), from])
         })
         .collect();
     let note =
@@ -140,5 +144,20 @@ pub fn measures(f: &Function) -> Rows {
         rows: rows.into_iter().map(row).collect(),
         words: vec![2],
         notes: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::function::FunctionCeiling;
+
+    #[test]
+    fn a_level_that_hardly_delivers_is_no_limit() {
+        let mut f = Function::default();
+        let ceiling = |id: &str, value| FunctionCeiling { id: id.into(), value: Some(value), ..Default::default() };
+        f.analysis.ceilings = vec![ceiling("peak", 1e11), ceiling("dram", 9e13), ceiling("l1", 3e19)];
+        let rows = ladder(&f).unwrap().rows;
+        assert_eq!(rows.iter().map(|row| row[1] == "no limit").collect::<Vec<_>>(), [false, false, true], "{rows:?}");
     }
 }
