@@ -61,6 +61,8 @@ pub struct Joined<'e> {
     /// Numbers of the loops that are disassembled.
     hot_loops: HashSet<u32>,
     inclusive: HashMap<FunctionId, f64>,
+    /// Functions below which samples were in a call of MPI.
+    mpi_callers: BTreeSet<FunctionId>,
     common: Common,
     fastest: f64,
     /// The clocks of the CPUs.
@@ -115,6 +117,7 @@ impl<'e> Joined<'e> {
             of_loops: Vec::new(),
             hot_loops: HashSet::new(),
             inclusive: HashMap::new(),
+            mpi_callers: BTreeSet::new(),
             common: Common {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
@@ -218,7 +221,8 @@ impl<'e> Joined<'e> {
     fn ids(&self) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
         let counted = self.hardware.iter().flat_map(Hardware::functions).chain(self.system.waiting().copied());
-        self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().chain(counted).collect()
+        let sampled = self.of_functions.keys().chain(self.inclusive.keys()).chain(&self.mpi_callers);
+        sampled.chain(executed).copied().chain(counted).collect()
     }
 
     fn hot(&self) -> BTreeSet<FunctionId> {
@@ -259,6 +263,7 @@ impl<'e> Joined<'e> {
         self.of_loops = by_loop.iter().zip(loop_runs).map(of_loop).collect();
         self.common.total_cpu_s = samples.iter().filter(|s| s.works()).map(|s| s.weight_s).sum();
         self.inclusive = sampled.inclusive(code);
+        self.mpi_callers = sampled.in_mpi(code).keys().map(|place| code.function(*place)).collect();
     }
 
     /// The samples on a CPU, in time order.

@@ -15,7 +15,7 @@ use crate::profile::source::Source;
 
 /// Why the others are not split.
 const ONE_SIDED: &str =
-    "not all ranks call there, or one is the root: only single calls tell, which --passes counted records";
+    "not all ranks were seen to call there, or one is the root: only single calls tell, which --passes counted records";
 /// The same of all sites.
 const NO_SITE: &str =
     "no site was seen in all ranks that they call alike: only single calls tell, which --passes counted records";

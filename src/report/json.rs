@@ -92,7 +92,10 @@ pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
     // From text, as everywhere: each kind of parser of a profile adds a megabyte to the binary.
     let text = value.to_string();
     let profile: Profile = serde_json::from_slice(text.as_bytes()).map_err(|error| {
-        let field = last_field(&text.as_bytes()[..error.column().saturating_sub(1)]);
+        // The value that is wrong begins, or goes on, behind the last of these.
+        let before = &text.as_bytes()[..error.column().saturating_sub(1)];
+        let value_at = before.iter().rposition(|byte| b":,[".contains(byte)).map_or(0, |at| at + 1);
+        let field = last_field(&before[..value_at]);
         schema::Violation::new(field, error.to_string())
     })?;
     Ok(Profile { schema: SCHEMA.into(), ..profile })
