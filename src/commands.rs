@@ -181,7 +181,7 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
         None => None,
         Some(text) => {
             let pattern = regex::Regex::new(text)
-                .unwrap_or_else(|_| bad_option(&format!("--function {text}: not a regular expression")));
+                .unwrap_or_else(|error| bad_option(&format!("--function {text}: {}", reason(&error))));
             Some(Box::new(move |name: &str| pattern.is_match(name)) as Box<dyn Fn(&str) -> bool>)
         }
     };
@@ -285,6 +285,13 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
 }
 
 /// Exits with 2 after one line, as clap does for the errors that it finds.
+/// Why a regular expression was refused, in one line: the last of what the parser says, which shows the place in the lines before.
+fn reason(error: &regex::Error) -> String {
+    let told = error.to_string();
+    let last = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
+    format!("not a regular expression that rprof can use ({last})")
+}
+
 fn bad_option(what: &str) -> ! {
     bad_choice(&format!("{what}; see rprof --help"))
 }

@@ -128,7 +128,10 @@ impl Note<'_> {
 
     /// Whether it concerns the comparison as a whole and comes before it.
     pub fn is_grave(&self) -> bool {
-        matches!(self, Note::OtherProgram { .. } | Note::Ended { .. } | Note::OtherRanks { .. })
+        matches!(
+            self,
+            Note::OtherProgram { .. } | Note::OtherArguments { .. } | Note::Ended { .. } | Note::OtherRanks { .. }
+        )
     }
 }
 
@@ -183,7 +186,12 @@ impl fmt::Display for Note<'_> {
                 )
             }
             Note::OtherArguments { old, new } => {
-                write!(f, "The programs had different arguments: {}; {}.", name(old), name(new))
+                write!(
+                    f,
+                    "The programs had different arguments, and so perhaps other work: {}; {}.",
+                    name(old),
+                    name(new)
+                )
             }
             Note::OtherThreads { old, new } => write!(f, "The runs had {old} and {}.", several(*new, "thread")),
             Note::Renamed { old, new, functions } => {

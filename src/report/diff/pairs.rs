@@ -68,8 +68,8 @@ pub fn of<'p>(old: &'p Profile, new: &'p Profile) -> Pairs<'p> {
 /// Pairs the functions of one name.
 fn divide<'p>(mut group: Alike<'p>, found: &mut Pairs<'p>) {
     if group.old.len() > 1 || group.new.len() > 1 {
-        let file = |f: &Function| f.file.clone();
-        take(&mut group, found, file);
+        take(&mut group, found, |f| f.full_name.clone());
+        take(&mut group, found, |f| f.file.clone());
         take(&mut group, found, |f| f.instructions);
     }
     match (&group.old[..], &group.new[..]) {
@@ -123,6 +123,20 @@ mod tests {
         let other = of([1, 2, 5, 6]);
         let found = super::of(&old, &other);
         assert_eq!((found.alike.len(), found.alike[0].name(), found.pairs.len()), (1, "step", 2));
+    }
+
+    #[test]
+    fn instances_of_a_template_are_told_apart_by_their_full_names() {
+        let of = |n: [u64; 2]| {
+            let one = |full: &str, n| Function {
+                full_name: Some(full.into()),
+                ..function("sum<‹…>>", "app", Some("a.h"), Some(n))
+            };
+            profile("./app", vec![one("sum<Alpha>", n[0]), one("sum<Beta>", n[1])])
+        };
+        let (old, new) = (of([1, 2]), of([12, 3]));
+        let found = super::of(&old, &new);
+        assert_eq!(figures(&found), [(Some(1), Some(12)), (Some(2), Some(3))]);
     }
 
     #[test]
