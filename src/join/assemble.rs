@@ -1,6 +1,6 @@
 //! Assembles the facts of every function and its nest of loops from the evidence of all passes.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::account::{self, FunctionReplay};
 use super::attributed::{AttributedSample, NONE};
@@ -16,7 +16,7 @@ use super::hardware::{Hardware, time_shares};
 use super::loops::LoopNest;
 use super::modules::Place;
 use super::prefetch;
-use super::sampled::{LoopNumbers, Sampled, runs};
+use super::sampled::{InMpi, LoopNumbers, Sampled, runs};
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
 use super::time::{Elapsed, Scope};
@@ -26,7 +26,7 @@ use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::Missing;
-use crate::profile::evidence::estimate::{FunctionEstimate, Interval};
+use crate::profile::evidence::estimate::{Estimate, Interval};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::names;
@@ -61,8 +61,10 @@ pub struct Joined<'e> {
     /// Numbers of the loops that are disassembled.
     hot_loops: HashSet<u32>,
     inclusive: HashMap<FunctionId, f64>,
-    /// Functions below which samples were in a call of MPI.
-    mpi_callers: BTreeSet<FunctionId>,
+    /// CPU seconds in calls of MPI, by the place of the call.
+    pub in_mpi: BTreeMap<Place, InMpi>,
+    /// How well counts that were extended from windows are known, by where their function begins; `None`: all was counted.
+    intervals: Option<HashMap<Place, Interval>>,
     common: Common,
     fastest: f64,
     /// The clocks of the CPUs.
@@ -117,7 +119,8 @@ impl<'e> Joined<'e> {
             of_loops: Vec::new(),
             hot_loops: HashSet::new(),
             inclusive: HashMap::new(),
-            mpi_callers: BTreeSet::new(),
+            in_mpi: BTreeMap::new(),
+            intervals: evidence.counted.and_then(|counted| counted.estimate.as_ref()).map(intervals),
             common: Common {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
@@ -159,7 +162,7 @@ impl<'e> Joined<'e> {
         let mut uncounted_dynamic = 0;
         let seconds = self.sampled.as_ref().map(Sampled::seconds_by_function).unwrap_or_default();
         let time_shares = time_shares(&seconds);
-        for id in self.ids() {
+        for id in self.ids(code) {
             let counts = self.executed.as_ref().and_then(|executed| {
                 let spans = executed.of(id);
                 (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
@@ -218,10 +221,11 @@ impl<'e> Joined<'e> {
     }
 
     /// Every function with evidence.
-    fn ids(&self) -> BTreeSet<FunctionId> {
+    fn ids(&self, code: &mut CodeMap) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
         let counted = self.hardware.iter().flat_map(Hardware::functions).chain(self.system.waiting().copied());
-        let sampled = self.of_functions.keys().chain(self.inclusive.keys()).chain(&self.mpi_callers);
+        let callers: Vec<FunctionId> = self.in_mpi.keys().map(|place| code.function(*place)).collect();
+        let sampled = self.of_functions.keys().chain(self.inclusive.keys()).chain(&callers);
         sampled.chain(executed).copied().chain(counted).collect()
     }
 
@@ -263,7 +267,7 @@ impl<'e> Joined<'e> {
         self.of_loops = by_loop.iter().zip(loop_runs).map(of_loop).collect();
         self.common.total_cpu_s = samples.iter().filter(|s| s.works()).map(|s| s.weight_s).sum();
         self.inclusive = sampled.inclusive(code);
-        self.mpi_callers = sampled.in_mpi(code).keys().map(|place| code.function(*place)).collect();
+        self.in_mpi = sampled.in_mpi(code);
     }
 
     /// The samples on a CPU, in time order.
@@ -320,11 +324,8 @@ impl<'e> Joined<'e> {
     /// # Errors
     /// Why they have no interval.
     fn interval(&self, place: Option<Place>) -> Result<Option<f64>, String> {
-        let Some(estimate) = self.evidence.counted.and_then(|counted| counted.estimate.as_ref()) else {
-            return Ok(None);
-        };
-        let is_here = |f: &&FunctionEstimate| place.is_some_and(|p| (p.module, p.offset) == (f.module, f.start));
-        match estimate.functions.iter().find(is_here).map(|f| f.interval) {
+        let Some(intervals) = &self.intervals else { return Ok(None) };
+        match place.and_then(|place| intervals.get(&place)).copied() {
             Some(Interval::Within(error)) => Ok(Some(error)),
             Some(Interval::NoSample) => {
                 Err("windows met it, but no sample did: how much of it the rest of the run executed is not known"
@@ -530,6 +531,12 @@ impl<'e> Joined<'e> {
         let full = (short != name).then(|| name.to_owned());
         (short, full)
     }
+}
+
+/// How well the counts of each function are known, by where it begins.
+fn intervals(estimate: &Estimate) -> HashMap<Place, Interval> {
+    let at = |module, offset| Place { module, offset };
+    estimate.functions.iter().map(|f| (at(f.module, f.start), f.interval)).collect()
 }
 
 fn loop_counts<'c>(context: &Context<'c>, index: usize, waits: bool) -> Result<&'c Counts, String> {

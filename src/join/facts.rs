@@ -1,6 +1,6 @@
 //! The facts of one function or loop, each with its source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::counts::Counts;
 use super::data::MeasuredData;
@@ -294,33 +294,28 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
 
 /// Threads that had work in it: by counts if there are any, otherwise by samples; by both where windows alone were counted.
 fn team(measured: &Measured, common: &Common) -> Vec<u32> {
-    let mut team = members(&measured.counts, &measured.elapsed, common);
-    if measured.estimated.is_some() {
-        team.extend(members(&Err(String::new()), &measured.elapsed, common));
-        team.sort_unstable();
-        team.dedup();
+    let counts = measured.counts.as_ref().ok().filter(|counts| !counts.per_thread.is_empty());
+    let counted = counts.map(|counts| {
+        let mut work: BTreeMap<u32, f64> = BTreeMap::new();
+        for (thread, (instructions, _)) in &counts.per_thread {
+            let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
+            *work.entry(*index).or_default() += *instructions as f64;
+        }
+        busy(&work, COUNTED_MEMBER)
+    });
+    let sampled =
+        || measured.elapsed.as_ref().map(|elapsed| busy(&elapsed.per_thread, SAMPLED_MEMBER)).unwrap_or_default();
+    match counted {
+        Some(counted) if measured.estimated.is_some() => counted.union(&sampled()).copied().collect(),
+        Some(counted) => counted.into_iter().collect(),
+        None => sampled().into_iter().collect(),
     }
-    team
 }
 
-fn members(counts: &Result<&Counts, String>, elapsed: &Result<&Elapsed, String>, common: &Common) -> Vec<u32> {
-    let mut work: BTreeMap<u32, f64> = BTreeMap::new();
-    let least = match (counts, elapsed) {
-        (Ok(counts), _) if !counts.per_thread.is_empty() => {
-            for (thread, (instructions, _)) in &counts.per_thread {
-                let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
-                *work.entry(*index).or_default() += *instructions as f64;
-            }
-            COUNTED_MEMBER
-        }
-        (_, Ok(elapsed)) => {
-            work.clone_from(&elapsed.per_thread);
-            SAMPLED_MEMBER
-        }
-        _ => return Vec::new(),
-    };
+/// The threads with some of `work`, and no less than the share `least` of the busiest one's.
+fn busy(work: &BTreeMap<u32, f64>, least: f64) -> BTreeSet<u32> {
     let busiest = work.values().copied().fold(0.0, f64::max);
-    work.into_iter().filter(|(_, w)| *w > 0.0 && *w >= least * busiest).map(|(thread, _)| thread).collect()
+    work.iter().filter(|(_, w)| **w > 0.0 && **w >= least * busiest).map(|(thread, _)| *thread).collect()
 }
 
 /// CPUs that the team was allowed. For threads pinned to one CPU each, the number seen working at once.

@@ -141,7 +141,9 @@ pub fn join(
     let (mut named_mpi, mpi_calls) = match calls.filter(|_| is_counted) {
         Some(calls) => Some(mpi::mpi(calls, &mut code)).unzip(),
         None if is_counted => (None, None),
-        None => (mpi::estimated(calls, evidence.counted.is_some(), joined.sampled.as_ref(), &mut code), None),
+        None => {
+            (mpi::estimated(calls, evidence.counted.is_some(), std::mem::take(&mut joined.in_mpi), &mut code), None)
+        }
     };
     if let (Some(named), Some(counted)) = (&mut named_mpi, evidence.counted) {
         named.at_least = counted.warnings.iter().any(|warning| warning.code == RELEASED_CODE);

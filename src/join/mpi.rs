@@ -1,10 +1,11 @@
 //! Names the call sites of MPI.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::code_map::CodeMap;
 use super::modules::{Pass, Place};
-use super::sampled::{InMpi, Sampled};
+use super::sampled::InMpi;
 use crate::profile::evidence::mpi::{MpiEvidence, MpiSite, OfWindows, Traffic};
 use crate::profile::mpi::{CallSite, Mpi, NetworkBytes, NetworkMethod, RankCalls, SizeClass};
 use crate::profile::source::Source;
@@ -54,14 +55,13 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
     (mpi, calls)
 }
 
-/// The call sites that samples and windows saw: seconds by the samples, calls and bytes by the `windows`. `None`: neither saw one.
+/// The call sites that samples and windows saw: `seconds` by the samples, calls and bytes by the `windows`. `None`: neither saw one.
 pub fn estimated(
     windows: Option<&MpiEvidence>,
     is_counted: bool,
-    sampled: Option<&Sampled>,
+    mut seconds: BTreeMap<Place, InMpi>,
     code: &mut CodeMap,
 ) -> Option<Mpi> {
-    let mut seconds = sampled.map(|sampled| sampled.in_mpi(code)).unwrap_or_default();
     let ranks = windows.and_then(|evidence| evidence.ranks);
     let mut mpi = Mpi { ranks, split_missing: Some(ONE_RANK.into()), ..Mpi::default() };
     for (evidence, site) in windows.iter().flat_map(|evidence| evidence.sites.iter().map(move |site| (evidence, site)))
