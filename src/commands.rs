@@ -284,7 +284,6 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Exits with 2 after one line, as clap does for the errors that it finds.
 /// Why a regular expression was refused, in one line: the last of what the parser says, which shows the place in the lines before.
 fn reason(error: &regex::Error) -> String {
     let told = error.to_string();
@@ -292,6 +291,7 @@ fn reason(error: &regex::Error) -> String {
     format!("not a regular expression that rprof can use ({last})")
 }
 
+/// Exits with 2 after one line, as clap does for the errors that it finds.
 fn bad_option(what: &str) -> ! {
     bad_choice(&format!("{what}; see rprof --help"))
 }

@@ -119,10 +119,10 @@ fn fits(events: &[Event], group: &[usize], free: Free) -> bool {
         return false;
     }
     let mut holder: Vec<Option<usize>> = vec![None; free.general as usize];
-    group.iter().all(|i| slot(events, *i, &mut holder, &mut vec![false; free.general as usize]))
+    group.iter().all(|i| assign(events, *i, &mut holder, &mut vec![false; free.general as usize]))
 }
 
-fn slot(events: &[Event], event: usize, holder: &mut [Option<usize>], visited: &mut [bool]) -> bool {
+fn assign(events: &[Event], event: usize, holder: &mut [Option<usize>], visited: &mut [bool]) -> bool {
     let allowed = |c: usize| events[event].counters.is_empty() || events[event].counters.contains(&(c as u32));
     for counter in 0..holder.len() {
         if !allowed(counter) || visited[counter] {
@@ -131,7 +131,7 @@ fn slot(events: &[Event], event: usize, holder: &mut [Option<usize>], visited: &
         visited[counter] = true;
         let can_move = match holder[counter] {
             None => true,
-            Some(other) => slot(events, other, holder, visited),
+            Some(other) => assign(events, other, holder, visited),
         };
         if can_move {
             holder[counter] = Some(event);

@@ -401,8 +401,8 @@ impl EventTable {
         };
         let told = self.events.iter().any(|e| e.role == Role::X87 && self.betrays(e).is_some());
         let x87 = (self.cpu.vendor != "ARM" && !told).then_some("x87 is left out");
-        let missing_parts = self.missing.iter().filter(|m| m.role == Role::Flops).filter_map(|m| m.caveat.as_deref());
-        let differences: Vec<&str> = [masked, min_max, x87].into_iter().flatten().chain(missing_parts).collect();
+        let caveats = self.missing.iter().filter(|m| m.role == Role::Flops).filter_map(|m| m.caveat.as_deref());
+        let differences: Vec<&str> = [masked, min_max, x87].into_iter().flatten().chain(caveats).collect();
         (event.role == Role::Flops && !differences.is_empty()).then(|| differences.join(", "))
     }
 }

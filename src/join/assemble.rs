@@ -168,8 +168,8 @@ impl<'e> Joined<'e> {
                 (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
-            let made_at_run_time = code.known(id).place.is_some_and(|place| code.is_made_at_run_time(place));
             let place = code.known(id).place;
+            let made_at_run_time = place.is_some_and(|place| code.is_made_at_run_time(place));
             let counts = self.trusted(id, counts.as_ref(), place, made_at_run_time);
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {

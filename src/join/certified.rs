@@ -84,7 +84,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         (flops.missing_parts.precision, "flops.dp", NOT_TOLD),
         (flops.missing_parts.rare, "flops.x87", "the counters cover double and single precision only"),
     ];
-    for (_, field, reason) in parts.into_iter().filter(|(missing_parts, ..)| *missing_parts) {
+    for (_, field, reason) in parts.into_iter().filter(|(is_missing, ..)| *is_missing) {
         function.source.insert(field.into(), not_measured(reason));
     }
     function.flops = Some(if flops.missing_parts.precision { Flops { dp: 0, sp: 0, ..flops } } else { flops });

@@ -104,10 +104,10 @@ fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
         // Where the precision is not known, use the higher roof, as the term of the pipes does.
-        let missing_parts = flops.total * u64::from(flops.missing_parts.precision);
+        let of_either = flops.total * u64::from(flops.missing_parts.precision);
         let parts = [
             (flops.dp + flops.x87, Precision::Dp),
-            (flops.sp + missing_parts, Precision::Sp),
+            (flops.sp + of_either, Precision::Sp),
             (flops.hp, Precision::Hp),
             (flops.bf16, Precision::Bf16),
         ];

@@ -196,8 +196,8 @@ fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refu
 }
 
 pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Finding {
-    let missing_parts = controller_without_table(tables, pmus);
-    let mut result = Err(missing_parts.clone().unwrap_or(Refusal::not_listed("of a memory controller", pmus)));
+    let without_table = controller_without_table(tables, pmus);
+    let mut result = Err(without_table.clone().unwrap_or(Refusal::not_listed("of a memory controller", pmus)));
     for event in tables.iter().flat_map(|t| &t.uncore).filter(|e| e.role == Role::DramReadLines) {
         let opened = uncore::open(kernel, pmus, event);
         match opened.lacks() {

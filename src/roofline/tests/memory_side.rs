@@ -115,10 +115,6 @@ fn full_queues_leave_prefetching_nothing_to_gain() {
     assert!(half.advice.contains("(hardware counters, not certified)"), "{}", half.advice);
     let mut requests = made(0.9, 0.9);
     requests.counters.iter_mut().filter(|c| c.role == "queue_full").for_each(|c| c.unit = "count".into());
-    let missing_parts =
-        latency(&analysed(requests, None)).expect("how often a request found the queue full is no time");
-    assert!(
-        !missing_parts.advice.contains("queue of misses") && missing_parts.seconds >= open.seconds,
-        "{missing_parts:?}"
-    );
+    let of_counts = latency(&analysed(requests, None)).expect("how often a request found the queue full is no time");
+    assert!(!of_counts.advice.contains("queue of misses") && of_counts.seconds >= open.seconds, "{of_counts:?}");
 }

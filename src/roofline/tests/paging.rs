@@ -81,9 +81,9 @@ fn tables_that_the_caches_do_not_hold_cost_what_was_measured() {
         assert!((found - expected).abs() < 1e-9, "{small} of {touched} bytes: {found}, not {expected}");
     }
     assert_eq!(times(&chase(1.0, 4 << 30), machine(false)), 1.0, "without the sweeps nothing is known");
-    let mut missing_parts = chase(1.0, 4 << 30);
-    missing_parts.work.as_mut().unwrap().traffic.as_mut().unwrap().small_page_lines = 0.0;
-    assert_eq!(times(&missing_parts, machine(true)), 1.0, "nor without the kind of the pages");
+    let mut unknown_pages = chase(1.0, 4 << 30);
+    unknown_pages.work.as_mut().unwrap().traffic.as_mut().unwrap().small_page_lines = 0.0;
+    assert_eq!(times(&unknown_pages, machine(true)), 1.0, "nor without the kind of the pages");
 }
 
 #[test]

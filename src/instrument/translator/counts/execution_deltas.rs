@@ -57,7 +57,7 @@ pub fn report_deltas(
     // The deferred work belongs to earlier windows, and rprof has to do it anyway.
     drain.catch_up();
     let begin = Instant::now();
-    if recording.told.is_too_soon(begin) {
+    if recording.last_report.is_too_soon(begin) {
         return;
     }
     let mut seen = Vec::new();
@@ -67,8 +67,8 @@ pub fn report_deltas(
             continue;
         }
         seen.push(cache.as_ptr());
-        let of_space = |id| address_spaces.get(id).is_some_and(|p| p.image.cache.as_ptr() == cache.as_ptr());
-        let live = threads.values().filter(|thread| of_space(&thread.address_space));
+        let shares_cache = |id| address_spaces.get(id).is_some_and(|p| p.image.cache.as_ptr() == cache.as_ptr());
+        let live = threads.values().filter(|thread| shares_cache(&thread.address_space));
         let live = live.map(|thread| (thread.regions.borrow(), thread.region));
         // Otherwise the cache is in use: the next report includes it.
         if let Ok(mut cache) = cache.try_borrow_mut() {
@@ -76,5 +76,5 @@ pub fn report_deltas(
         }
     }
     drain.report_deltas();
-    recording.told = LastReport::since(begin);
+    recording.last_report = LastReport::since(begin);
 }

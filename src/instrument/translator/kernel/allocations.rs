@@ -31,7 +31,7 @@ pub struct AllocationCallers {
 }
 
 impl AllocationCallers {
-    /// The calls on the stack of a thread of `process` at `ip`, innermost first.
+    /// The calls on the stack of a thread of `address_space` at `ip`, innermost first.
     pub(crate) fn frames(&mut self, address_space: &AddressSpace, ip: Address, registers: &Registers) -> Vec<CodeRef> {
         let tables = self.tables(address_space);
         let mut read = |at| address_space.memory.read_u64(Address::new(at)).map_err(|_| ());

@@ -142,7 +142,7 @@ impl Marks {
         self.tracker.ended(thread.ordinal);
     }
 
-    /// `thread` leaves `space`, and continues in another code cache with counters of 0.
+    /// `thread` leaves `cache`, and continues in another code cache with counters of 0.
     pub fn moved(&mut self, cache: &mut CodeCache, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {

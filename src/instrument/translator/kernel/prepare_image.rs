@@ -129,7 +129,7 @@ fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<
     Ok(())
 }
 
-/// Replaces the mappings that rprof shares with `process` by new tables, regions and arenas, with the help of a stopped thread of
+/// Replaces the mappings that rprof shares with `address_space` by new tables, regions and arenas, with the help of a stopped thread of
 /// it that is not in the cache.
 pub fn renew(
     address_space: &AddressSpace,

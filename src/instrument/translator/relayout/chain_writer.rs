@@ -32,7 +32,7 @@ pub(crate) struct ChainWriter<'a, 's> {
 }
 
 impl<'a, 's> ChainWriter<'a, 's> {
-    /// Writes to `space`; of the callees among `hot_blocks` it inlines leaves of at most `leaf_bytes`.
+    /// Writes to `cache`; of the callees among `hot_blocks` it inlines leaves of at most `leaf_bytes`.
     pub(crate) fn new(
         cache: &'a mut CodeCache,
         source: &'a mut Source<'s>,

@@ -246,7 +246,7 @@ impl AccessBuffer {
         }
     }
 
-    /// Reports an allocation of `process` to the sink.
+    /// Reports an allocation in `address_space` to the sink.
     pub fn allocated(&mut self, address_space: u32, allocation: Allocation) {
         self.sink.allocated(address_space, allocation);
     }
@@ -256,7 +256,7 @@ impl AccessBuffer {
         self.sink.forked(parent, child);
     }
 
-    /// Notifies the sink that `process` unmapped `from..to`.
+    /// Notifies the sink that `from..to` was unmapped in `address_space`.
     pub fn unmapped(&mut self, address_space: u32, from: u64, to: u64) {
         self.sink.unmapped(address_space, from, to);
     }

@@ -39,7 +39,7 @@ pub struct Bursts {
 #[derive(Default)]
 struct Numbers {
     /// By code cache and block; [`NONE`] if it has none yet.
-    of_space: HashMap<u32, Vec<u32>>,
+    of_cache: HashMap<u32, Vec<u32>>,
     /// Blocks that have a number, by (address, module, offset).
     by_place: HashMap<(u64, u32, u64), Vec<Known>>,
     next: u32,
@@ -54,19 +54,19 @@ struct Known {
 const NONE: u32 = u32::MAX;
 
 impl Numbers {
-    /// The number of block `id` of `space`; introduces it to the sink if it is new.
+    /// The number of block `id` of `cache`; introduces it to the sink if it is new.
     fn get(&mut self, cache: &CodeCache, id: BlockId, sink: &mut dyn BurstSink) -> u32 {
-        let of_space = self.of_space.entry(cache.serial).or_default();
+        let of_cache = self.of_cache.entry(cache.serial).or_default();
         let at = id as usize;
-        if of_space.len() <= at {
-            of_space.resize(cache.blocks.len().max(at + 1), NONE);
+        if of_cache.len() <= at {
+            of_cache.resize(cache.blocks.len().max(at + 1), NONE);
         }
-        if of_space[at] == NONE {
+        if of_cache[at] == NONE {
             let (block, code) = (cache.block(id), cache.block_code(id));
             let place = (block.start.get(), block.at.module, block.at.offset);
             let same = self.by_place.entry(place).or_default();
             let known = same.iter().find(|known| known.code == code).map(|known| known.number);
-            of_space[at] = known.unwrap_or_else(|| {
+            of_cache[at] = known.unwrap_or_else(|| {
                 let number = self.next;
                 self.next += 1;
                 same.push(Known { number, code: code.to_vec() });
@@ -74,7 +74,7 @@ impl Numbers {
                 number
             });
         }
-        of_space[at]
+        of_cache[at]
     }
 }
 

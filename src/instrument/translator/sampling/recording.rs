@@ -53,14 +53,14 @@ pub struct Recording {
     /// The windows in which addresses are recorded.
     pub windows: Windows,
     /// Time of the last report of executions to the access sink.
-    pub told: LastReport,
+    pub last_report: LastReport,
 }
 
 impl Recording {
     /// With these sinks. `visits`: windows are needed without them, too.
     pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), visits: bool) -> Self {
         let windows = Windows::new(drain.is_some() || bursts.is_some() || visits);
-        Recording { drain, bursts, pace: Pace::new(), windows, told: LastReport::default() }
+        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default() }
     }
 
     /// The version that threads should be in.
@@ -134,7 +134,7 @@ impl Recording {
         }
     }
 
-    /// Hands the records of a stopped or waiting thread of `space` to their sink, and empties its buffer.
+    /// Hands the records of a stopped or waiting thread of `cache` to their sink, and empties its buffer.
     pub fn take_records(&mut self, cache: &CodeCache, thread: &Thread) {
         if thread.version.traces() {
             if let Some(bursts) = &mut self.bursts {

@@ -97,13 +97,13 @@ impl Run {
         Ok(())
     }
 
-    /// The first call that rprof needs to follow a new program of process `group` and that a filter of the process forbids.
+    /// The first call that rprof needs to follow a new program of process `pid` and that a filter of the process forbids.
     pub fn forbidden_preparation(&self, pid: Pid) -> Option<&'static str> {
         let filters = self.process_settings.get(&pid)?.filters.as_ref()?;
         filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
     }
 
-    /// Fails if a filter of process `group` forbids the calls for more shared memory.
+    /// Fails if a filter of process `pid` forbids the calls for more shared memory.
     pub fn ensure_room_allowed(&self, pid: Pid) -> Result<(), RunError> {
         self.ensure_allowed(pid, &MAP)
     }

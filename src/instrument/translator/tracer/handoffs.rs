@@ -45,13 +45,13 @@ impl Handoffs {
         !self.put_off.is_empty() || self.out.iter().any(Handoff::is_recalled)
     }
 
-    /// The index of the batch that process `process` is in.
+    /// The index of the batch that `address_space` is in.
     pub(crate) fn with(&self, address_space: Pid) -> Option<usize> {
         self.out.iter().position(|handoff| handoff.members.contains(&address_space))
     }
 }
 
-/// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
+/// Whether to hand off the code cache of `address_space`, which has a request `now`: another one at home got a request just before, and
 /// the look for hot blocks is not due.
 pub(crate) fn is_to_be_handed_off<'a>(
     mut home: impl Iterator<Item = &'a AddressSpace>,

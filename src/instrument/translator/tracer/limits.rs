@@ -82,7 +82,7 @@ impl Run {
         asked.old.map_or(Ok(()), |at| write(&address_space.memory, at, old))
     }
 
-    /// Bytes of rprof's mappings in the address space of `group`.
+    /// Bytes of rprof's mappings in the address space of `pid`.
     fn mapped_by_us(&self, pid: Pid) -> u64 {
         let space = self.threads.values().find(|t| t.pid == pid).map(|t| t.address_space);
         let Some(address_space) = space.and_then(|space| self.address_spaces.get(&space)) else { return 0 };
@@ -90,7 +90,7 @@ impl Run {
         code + address_space.image.regions.borrow().mapping().1
     }
 
-    /// Raises the limit before rprof maps memory into the address space of `group`. Returns the program's limit, if it has set
+    /// Raises the limit before rprof maps memory into the address space of `pid`. Returns the program's limit, if it has set
     /// one.
     pub fn open_address_space(&self, pid: Pid) -> Option<rlimit> {
         let allowance = self.process_settings.get(&pid)?.allowance?;

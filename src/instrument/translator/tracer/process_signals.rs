@@ -46,7 +46,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Whether the first thread of process `group` would handle `signal`.
+    /// Whether the first thread of process `pid` would handle `signal`.
     fn takes(&mut self, pid: Pid, signal: i32) -> Result<bool, RunError> {
         // A first thread that has ended has no entry.
         if !self.threads.contains_key(&pid) || self.fate(pid, signal)? != SignalEffect::Caught {

@@ -34,7 +34,7 @@ impl Run {
         })
     }
 
-    /// The actions of process `group`.
+    /// The actions of process `pid`.
     fn dispositions(&mut self, pid: Pid) -> &mut Dispositions {
         self.process_settings.entry(pid).or_default().dispositions.get_or_insert_default()
     }

@@ -21,7 +21,7 @@ pub(super) struct Tracers {
     /// Whether a file names the function, by path.
     files: HashMap<String, bool>,
     /// Why a process is taken for a tracer, or that it is none, with when it began and what it executes.
-    address_spaces: HashMap<Pid, (Identity, Option<String>)>,
+    processes: HashMap<Pid, (Identity, Option<String>)>,
 }
 
 /// Changes where a process executes another program, or another has its id.
@@ -31,7 +31,7 @@ impl Tracers {
     /// Why `pid` may trace others, as a clause; `again`: even if it was looked at before, since it may have loaded a library.
     fn reason(&mut self, pid: Pid, again: bool) -> Option<String> {
         let identity = (read_start_ticks(pid), std::fs::read_link(format!("/proc/{pid}/exe")).ok());
-        if let Some((known, reason)) = self.address_spaces.get(&pid)
+        if let Some((known, reason)) = self.processes.get(&pid)
             && *known == identity
             && (reason.is_some() || !again)
         {
@@ -44,7 +44,7 @@ impl Tracers {
                 "{path} has ptrace, so it may trace the program's processes, and a process can have only one tracer"
             )
         });
-        self.address_spaces.insert(pid, (identity, reason.clone()));
+        self.processes.insert(pid, (identity, reason.clone()));
         reason
     }
 
@@ -59,7 +59,7 @@ impl Tracers {
 
     /// Forgets processes that are gone.
     fn retain(&mut self, family: &[Pid]) {
-        self.address_spaces.retain(|pid, _| family.contains(pid));
+        self.processes.retain(|pid, _| family.contains(pid));
     }
 }
 
