@@ -73,7 +73,8 @@ fn thorough(path: &Path, text: &[u8]) -> Result<Profile, ReportError> {
         true => ReportError::Truncated { path: path.into(), field: last_field(text) },
         false => ReportError::Syntax { path: path.into(), source },
     })?;
-    parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })
+    let profile = check(&value).and_then(|()| typed(text));
+    profile.map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })
 }
 
 /// The field within which a truncated text ends, as a path such as `functions[3].bytes`.
@@ -89,14 +90,19 @@ fn last_field(text: &[u8]) -> String {
 /// The first violation.
 pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
     check(value)?;
-    // From text, as everywhere: each kind of parser of a profile adds a megabyte to the binary.
-    let text = value.to_string();
-    let profile: Profile = serde_json::from_slice(text.as_bytes()).map_err(|error| {
+    typed(value.to_string().as_bytes())
+}
+
+/// The profile in a text that has passed [`check`]. From text, as everywhere: each kind of parser of a profile adds a megabyte to the
+/// binary.
+fn typed(text: &[u8]) -> Result<Profile, schema::Violation> {
+    let profile: Profile = serde_json::from_slice(text).map_err(|error| {
+        let lines = text.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1));
+        let at = lines.map(<[u8]>::len).sum::<usize>() + error.column().saturating_sub(1);
         // The value that is wrong begins, or goes on, behind the last of these.
-        let before = &text.as_bytes()[..error.column().saturating_sub(1)];
+        let before = &text[..at.min(text.len())];
         let value_at = before.iter().rposition(|byte| b":,[".contains(byte)).map_or(0, |at| at + 1);
-        let field = last_field(&before[..value_at]);
-        schema::Violation::new(field, error.to_string())
+        schema::Violation::new(last_field(&before[..value_at]), error.to_string())
     })?;
     Ok(Profile { schema: SCHEMA.into(), ..profile })
 }
