@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use crate::isa::x86_64::system_call;
 use crate::profile::evidence::timed::BlockedIn;
 use crate::profile::system::{FileKind, Reason};
-use crate::sample::survivors::state;
 use crate::sample::x86_64::registers::Registers;
+use crate::tracee::proc_status::state;
 
 /// Open files of one thread, so that each look is one read.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::sample::{self, Gate};
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::own_limits;
 use crate::tracee::permission::try_to_trace;
-use crate::tracee::proc_status::{read_start_ticks, read_status, threads_of};
+use crate::tracee::proc_status::{read_start_ticks, read_state, read_status, threads_of};
 
 use super::end::ProgramEnd;
 use super::error::stream;
@@ -115,7 +115,7 @@ fn check(pid: Pid) -> Result<(), String> {
     if status.tracer != 0 {
         return Err(format!("process {} traces it, and a process can have only one tracer", status.tracer));
     }
-    if is_zombie(pid) && threads_of(pid).len() > 1 {
+    if read_state(pid) == Some('Z') && threads_of(pid).len() > 1 {
         return Err("its first thread has ended (zombie) while others run: rprof finds the program's files by the first thread; start \
                     it with rprof instead"
             .into());
@@ -131,12 +131,6 @@ fn check(pid: Pid) -> Result<(), String> {
             _ => format!("{e}; run rprof as the user of that process or as root, in a container with CAP_SYS_PTRACE"),
         }
     })
-}
-
-/// Whether the first thread of `pid` has ended and its process has not.
-fn is_zombie(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Its command line, as it shows it.

@@ -118,9 +118,17 @@ pub fn has_fault_pending(tid: Pid) -> bool {
 
 /// Whether the thread runs or waits for a processor, not for anything else. False if it is gone.
 pub fn is_runnable(tid: Pid) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    // The name before the state may hold anything, parentheses included.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+    read_state(tid) == Some('R')
+}
+
+/// The letter of the thread's state (`R`, `S`, `Z`, …); `None` if it is gone.
+pub fn read_state(tid: Pid) -> Option<char> {
+    state(&fs::read_to_string(format!("/proc/{tid}/stat")).ok()?)
+}
+
+/// The state in a line of `/proc/TID/stat`. It follows the name, which may hold anything, parentheses included.
+pub fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The CPU that the thread runs on, or ran on last; `None` if it is gone.
@@ -203,6 +211,12 @@ pub fn read_cpu_seconds(tid: Pid) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_with_parentheses_do_not_hide_the_state() {
+        assert_eq!(state("12 (a) R (b)) S 1 2"), Some('S'));
+        assert_eq!(state(""), None);
+    }
 
     #[test]
     fn our_own_status() {
