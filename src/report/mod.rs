@@ -52,8 +52,6 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
-
 use crate::profile::Profile;
 use crate::roofline::rough;
 
@@ -118,11 +116,14 @@ impl Format {
 /// # Errors
 /// [`ReportError::Render`].
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
-    let known = match format {
-        Format::Json => Cow::Borrowed(profile),
-        _ => rough::known(profile),
-    };
-    let profile = &*known;
+    match format {
+        Format::Json => drawn(profile, format, view),
+        _ => drawn(&rough::known(profile), format, view),
+    }
+}
+
+/// The same of a profile that has no figures but those to be shown.
+fn drawn(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
     Ok(match format {
         Format::Text => match view.extent {
             Extent::Brief => brief::report(profile, view),
@@ -175,5 +176,9 @@ pub fn files<'a>(
     let work = ("work.svg", Format::Work);
     let named = profile.regions.iter().any(|r| !r.work.is_empty());
     let files = files.into_iter().chain(named.then_some(work)).chain(communication(profile));
-    files.map(|(name, format)| Ok((name, render(profile, format, view)?)))
+    let known = rough::known(profile);
+    files.map(move |(name, format)| {
+        let shown = if format == Format::Json { profile } else { &*known };
+        Ok((name, drawn(shown, format, view)?))
+    })
 }

@@ -194,10 +194,8 @@ fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     let expected = function.analysis.expected.take();
     function.source.retain(|key, _| !key.starts_with("terms.") && key != "class" && key != "ilp");
     let (analysis, bound) = analysis(function, context);
-    if let (None, Some(half)) = (&analysis.class, rough::of_counts(function)) {
-        function
-            .source
-            .insert("class".into(), not("analysed", format!("its counts are estimated {}", rough::reason(half))));
+    if let (None, Some(reason)) = (&analysis.class, rough::why_unknown(function)) {
+        function.source.insert("class".into(), not("analysed", reason));
     }
     if analysis.ilp.is_none() {
         function.source.insert("ilp".into(), not("measured", without_ilp(function, &bound)));
@@ -219,8 +217,8 @@ fn not(done: &str, reason: String) -> Source {
 
 /// Why `function` has no ILP.
 fn without_ilp(function: &Function, bound: &Bound) -> String {
-    if let Some(half) = rough::of_counts(function) {
-        return format!("its counts are estimated {}", rough::reason(half));
+    if let Some(reason) = rough::why_unknown(function) {
+        return reason;
     }
     let lacking = |id| bound.term(id).trace.reason().filter(|_| bound.term(id).seconds.is_none());
     let uncounted = || function.source.get("instructions").filter(|_| function.instructions.is_none())?.reason.clone();

@@ -19,8 +19,13 @@ pub fn of_counts(f: &Function) -> Option<f64> {
     f.instructions.and_then(|_| half_width(f, "instructions"))
 }
 
+/// Why `f`'s counts are not known, if they are not, as a clause.
+pub fn why_unknown(f: &Function) -> Option<String> {
+    of_counts(f).map(|half_width| format!("its counts are estimated {}", reason(half_width)))
+}
+
 /// Why a figure with an interval of this relative half-width is not known, as a clause.
-pub fn reason(half_width: f64) -> String {
+fn reason(half_width: f64) -> String {
     format!("within ± {} only: it may be of any size", percent(half_width))
 }
 

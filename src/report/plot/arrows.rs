@@ -41,7 +41,7 @@ pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
     let note = format!("{} · ceilings: {}", name::shorten(&host.machine.cpu, 90), axes.name());
     let mut picture = page::document(WIDTH, HEIGHT, &title, &note);
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 110.0 };
-    let all: Vec<Dot<'_>> = before.iter().chain(&after).map(copy).collect();
+    let all: Vec<Dot<'_>> = before.iter().chain(&after).copied().collect();
     let frame = roofline::frame(area, &all, &ceilings, &slopes);
     picture.append(page::axes(
         area,
@@ -99,10 +99,6 @@ fn take_line(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
         let at = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
         taken.take(Area::around(at.0, at.1, STEP / 2.0));
     }
-}
-
-fn copy<'a>(d: &Dot<'a>) -> Dot<'a> {
-    Dot { ..*d }
 }
 
 fn function(frame: &Frame, old: Option<&Dot<'_>>, new: Option<&Dot<'_>>, is_changed: bool, taken: &mut Taken) -> Group {

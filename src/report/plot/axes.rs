@@ -37,10 +37,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// The level furthest from the core that has bytes.
-    pub fn outermost(&self) -> Option<f64> {
+    /// The level furthest from the core that has bytes, and the intensity there.
+    pub fn outermost(&self) -> Option<(&'static str, f64)> {
         let oi = self.oi;
-        [oi.dram, oi.l3, oi.l2, oi.l1].into_iter().flatten().find(|i| *i > 0.0 && i.is_finite())
+        let levels = [("DRAM", oi.dram), ("L3", oi.l3), ("L2", oi.l2), ("L1", oi.l1)];
+        levels.into_iter().find_map(|(level, i)| Some((level, i.filter(|i| *i > 0.0 && i.is_finite())?)))
     }
 }
 

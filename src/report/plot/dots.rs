@@ -12,6 +12,7 @@ use crate::report::number::{percent, si, significant};
 use crate::report::{name, palette, table};
 
 /// A function's place in the picture.
+#[derive(Clone, Copy)]
 pub struct Dot<'a> {
     pub function: &'a Function,
     /// Its index in the profile.
@@ -31,7 +32,7 @@ pub fn placed<'a>(axes: Axes, functions: impl Iterator<Item = (usize, &'a Functi
     let (mut dots, mut others) = (Vec::new(), Vec::new());
     for (index, f) in functions {
         let place = axes.place(f);
-        match place.and_then(|place| Some((place, place.rate.filter(|r| *r > 0.0)?, place.outermost()?))) {
+        match place.and_then(|place| Some((place, place.rate.filter(|r| *r > 0.0)?, place.outermost()?.1))) {
             Some((place, rate, intensity)) => dots.push(Dot { function: f, index, intensity, rate, axes, place }),
             None => others.push(format!("{} ({})", name::shorten(&f.name, 32), absence(f, place))),
         }

@@ -39,10 +39,11 @@ pub fn svg(profile: &Profile, f: &Function) -> String {
         return format!("{page}\n");
     };
     let unit = own.axes.unit();
+    let level = own.place.outermost().map_or("bytes not measured", |(level, _)| level);
     let frame = frame(profile, &own, area);
     page.append(page::axes(
         area,
-        (&frame.x, &format!("{} · dot: {}, rings: inner levels", own.axes.horizontal(), outermost(&own)), ""),
+        (&frame.x, &format!("{} · dot: {}, rings: inner levels", own.axes.horizontal(), level), ""),
         (&frame.y, "performance", &format!("{unit}/s")),
     ));
     let mut taken = Taken::new(area);
@@ -82,17 +83,6 @@ fn missing(f: &Function) -> String {
         (None, _) => "No picture: its time was not measured.".into(),
         (_, None) => "No picture: its work was not counted.".into(),
         _ => "No picture: it has no operations.".into(),
-    }
-}
-
-fn outermost(own: &Own<'_>) -> &'static str {
-    let oi = own.place.oi;
-    match (oi.dram, oi.l3, oi.l2, oi.l1) {
-        (Some(_), ..) => "DRAM",
-        (_, Some(_), ..) => "L3",
-        (_, _, Some(_), _) => "L2",
-        (_, _, _, Some(_)) => "L1",
-        _ => "bytes not measured",
     }
 }
 

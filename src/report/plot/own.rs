@@ -84,7 +84,7 @@ impl<'f> Own<'f> {
             Axes::Dp | Axes::Sp => f64::INFINITY,
         };
         let drawn = |value: f64| (scale * value).min(most);
-        let intensity = place.outermost();
+        let intensity = place.outermost().map(|(_, intensity)| intensity);
         let bound = a.roof_fraction.filter(|at| *at > 0.0).map(|at| rate / at);
         let rungs = rungs(f, rate * time, drawn);
         let roof = rungs.last().map_or(f64::INFINITY, |rung| rung.value);
