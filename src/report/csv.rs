@@ -1,7 +1,7 @@
 //! Comma-separated values after RFC 4180: one line per function and per kernel of a GPU (module `gpu0`, `gpu1`, …), base SI units, empty
 //! where not measured. Control characters in names are `?`: a spreadsheet or terminal that shows the file must not obey them.
 
-use super::name;
+use super::{View, name};
 use crate::profile::device::Kernel;
 use crate::profile::{Function, Profile};
 
@@ -45,15 +45,16 @@ fn text<T: ToString>(value: Option<T>) -> Option<String> {
     value.map(|v| v.to_string())
 }
 
-/// The whole table with a header line.
-pub fn table(profile: &Profile) -> String {
+/// The whole table with a header line: the functions that `view` keeps, and kernels of GPUs.
+pub fn table(profile: &Profile, view: &View) -> String {
     let header: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
     let mut out = header.join(",") + "\r\n";
-    for f in &profile.functions {
+    for f in view.kept(profile) {
         let cells: Vec<String> = FIELDS.iter().map(|(_, cell)| quoted(&cell(f).unwrap_or_default())).collect();
         out += &(cells.join(",") + "\r\n");
     }
-    for kernel in profile.devices.iter().flat_map(|devices| &devices.kernels) {
+    let kernels = profile.devices.iter().flat_map(|devices| &devices.kernels);
+    for kernel in kernels.filter(|kernel| view.keeps_name(&kernel.name)) {
         let cells: Vec<String> =
             FIELDS.iter().map(|(name, _)| quoted(&of_kernel(kernel, name).unwrap_or_default())).collect();
         out += &(cells.join(",") + "\r\n");
@@ -80,8 +81,11 @@ fn of_kernel(kernel: &Kernel, field: &str) -> Option<String> {
     }
 }
 
+/// A cell that spreadsheets would take for a formula begins with an apostrophe.
 fn quoted(cell: &str) -> String {
     let cell = name::printable(cell);
+    let is_formula = cell.starts_with(['=', '+', '@', '-']) && cell.parse::<f64>().is_err();
+    let cell = if is_formula { format!("'{cell}") } else { cell };
     if cell.contains([',', '"']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
 }
 
@@ -92,9 +96,10 @@ mod tests {
     #[test]
     fn cells_hold_neither_commands_for_terminals_nor_line_breaks() {
         assert_eq!(quoted("a\u{1b}[31mb"), "a?[31mb");
+        assert_eq!((quoted("=HYPERLINK()"), quoted("-1.5e-3")), ("'=HYPERLINK()".into(), "-1.5e-3".into()));
         assert_eq!(quoted("f<int, 3>\r\n"), "\"f<int, 3>??\"");
         let f = Function { name: "evil\u{1b}]0;x\u{7}".into(), ..Function::default() };
-        let table = table(&Profile { functions: vec![f], ..Profile::default() });
+        let table = table(&Profile { functions: vec![f], ..Profile::default() }, &View::default());
         assert!(!table.chars().any(|c| c.is_control() && !"\r\n".contains(c)), "{table:?}");
         assert_eq!(table.lines().count(), 2);
     }

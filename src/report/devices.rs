@@ -139,7 +139,7 @@ fn line(device: &Device) -> String {
 
 /// Kernels to show, by descending time.
 fn shown<'a>(devices: &'a Devices, view: &'a View) -> impl Iterator<Item = &'a Kernel> + 'a {
-    let kept = move |k: &&Kernel| view.keep.as_ref().is_none_or(|keep| keep(&k.name));
+    let kept = move |k: &&Kernel| view.keeps_name(&k.name);
     let all = devices.kernels.iter().filter(kept).enumerate();
     let large = move |(i, k): &(usize, &Kernel)| *i < 5 || view.keep.is_some() || share(devices, k) >= LEAST_SHARE;
     all.filter(large).map(|(_, k)| k).take(ROWS)

@@ -3,7 +3,7 @@
 //! ```text
 //! by class   a frame is as wide as the CPU time of its stacks; each function has the colour of its class
 //! lost       a stack counts with CPU time × (1 − roof fraction of its function)
-//! compared   as wide as in the later profile; red where it takes longer than before, blue where less
+//! compared   as wide as in the later profile, from `main` on; red where it takes longer than before, blue where less
 //! ```
 
 mod ground;
@@ -90,7 +90,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
             let mut line = String::new();
             for name in names {
                 line += if line.is_empty() { "" } else { ";" };
-                line += shortened.entry(name).or_insert_with(|| name::shorten(name, width));
+                line += shortened.entry(name).or_insert_with(|| frame_name(name, width));
             }
             lines.push(format!("{line} {micros}"));
         }
@@ -153,11 +153,11 @@ fn compared(old: &Profile, new: &Profile, least: f64, width: usize) -> Result<St
     if old_s <= 0.0 || new_s <= 0.0 {
         return Ok(empty("Nothing to compare: one of the profiles has no samples."));
     }
-    let mut both: BTreeMap<&Vec<String>, (f64, f64)> = BTreeMap::new();
-    before.iter().for_each(|(names, s)| both.entry(names).or_default().0 = *s);
-    after.iter().for_each(|(names, s)| both.entry(names).or_default().1 = *s);
+    let mut both: BTreeMap<&[String], (f64, f64)> = BTreeMap::new();
+    before.iter().for_each(|(names, s)| both.entry(stacks::from_main(names)).or_default().0 += *s);
+    after.iter().for_each(|(names, s)| both.entry(stacks::from_main(names)).or_default().1 += *s);
     let micros = |s: f64| (s * 1e6).round() as u64;
-    let shown = |names: &Vec<String>| names.iter().map(|n| name::shorten(n, width)).collect::<Vec<_>>().join(";");
+    let shown = |names: &[String]| names.iter().map(|n| frame_name(n, width)).collect::<Vec<_>>().join(";");
     let mut lines: Vec<String> = both
         .iter()
         .map(|(names, (before, after))| format!("{} {} {}", shown(names), micros(*before), micros(*after)))
@@ -193,6 +193,15 @@ fn of_differences<'a>(stacks: impl Iterator<Item = &'a (f64, f64)>) -> Vec<legen
     ]
 }
 
+/// `name` as a frame of inferno's, which takes a number after a space at the end for a weight: that space does not break.
+fn frame_name(name: &str, width: usize) -> String {
+    let name = name::shorten(name, width);
+    match name.rsplit_once(' ') {
+        Some((before, last)) if last.parse::<f64>().is_ok() => format!("{before}\u{a0}{last}"),
+        _ => name,
+    }
+}
+
 fn options(title: &str, subtitle: &str, least: f64) -> Options<'static> {
     let mut options = Options::default();
     options.title = name::shorten(title, 120);
@@ -225,7 +234,7 @@ fn palette_map(profile: &Profile, by_name: &BTreeMap<String, &Function>, width: 
             Some(f) => lighter(palette::rgb(f.analysis.class.as_deref())),
             None => (216, 218, 222),
         };
-        map.insert(name::shorten(&name, width), Color { r, g, b });
+        map.insert(frame_name(&name, width), Color { r, g, b });
     }
     map
 }
@@ -333,6 +342,19 @@ mod tests {
         assert!(small.contains("frames below 2 % are left out") && small.len() < both.len());
         new.samples.clear();
         assert!(difference(&old, &new).unwrap().contains("Nothing to compare"));
+    }
+
+    #[test]
+    fn stacks_that_were_followed_to_different_roots_are_compared_from_main() {
+        let work = |root: &[&str], s: f64| {
+            let names: Vec<String> = root.iter().chain(&["main", "f 2"]).map(|name| (*name).to_owned()).collect();
+            (names, s)
+        };
+        let (old, new) = (work(&["_start", "__libc_start_main"], 1.0), work(&["__libc_start_call_main"], 0.25));
+        assert_eq!(stacks::from_main(&old.0), stacks::from_main(&new.0));
+        assert_eq!(stacks::from_main(&old.0[..2]), &old.0[..2], "without main nothing is cut");
+        assert_eq!(frame_name(&old.0[3], 40), "f\u{a0}2");
+        assert_eq!(frame_name("operator new", 40), "operator new");
     }
 
     #[test]

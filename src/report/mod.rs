@@ -93,6 +93,11 @@ impl Format {
         Format::Firefox,
     ];
 
+    /// Whether it can show some functions alone. What a script or another tool reads is whole.
+    pub fn has_part(self) -> bool {
+        matches!(self, Format::Text | Format::Html | Format::Svg | Format::Csv | Format::Md)
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -145,7 +150,7 @@ fn drawn(profile: &Profile, format: Format, view: &View) -> Result<String, Repor
             problem: "it needs a merged profile of MPI ranks with FLOPs, and ceilings of the network (docs/mpi.md)"
                 .into(),
         })?,
-        Format::Csv => csv::table(profile),
+        Format::Csv => csv::table(profile, view),
         Format::Md => markdown::text(profile, view),
         Format::Folded => folded::text(profile),
         Format::Flamegraph => flamegraph::svg(profile, view.flames)?,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::profile::Profile;
 
+use super::name::printable;
+
 /// Root-first frame indices of stack `leaf`.
 pub fn frames(profile: &Profile, leaf: u32) -> Vec<u32> {
     let mut out = Vec::new();
@@ -27,17 +29,15 @@ pub fn name(profile: &Profile, index: u32) -> String {
 
 /// `name` without those characters.
 pub fn plain(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c == ';' {
-                ':'
-            } else if c.is_control() {
-                '?'
-            } else {
-                c
-            }
-        })
-        .collect()
+    printable(name).replace(';', ":")
+}
+
+/// `names` from `main` on, if the program's start has it near the root: how far below it a stack was followed depends on the C library.
+pub fn from_main(names: &[String]) -> &[String] {
+    /// Frames that C libraries have below `main`.
+    const START: usize = 5;
+    let main = names.iter().take(START).position(|name| name == "main");
+    &names[main.unwrap_or(0)..]
 }
 
 /// CPU seconds at work by stack, names root first. Samples without a stack are `[no stack]`; waiting ones are left out.

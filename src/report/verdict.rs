@@ -170,6 +170,13 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
     }
 }
 
+/// Whether the program waited for its CPUs for a part of its time that readers would notice.
+fn is_kept_off(profile: &Profile) -> bool {
+    const NOTICED: f64 = 0.1;
+    let timed = profile.run.passes.iter().find(|pass| pass.kind == "timed");
+    timed.and_then(|pass| pass.kept_off_share).is_some_and(|share| share > NOTICED)
+}
+
 /// ` Most to save: 755 ms of 1.99 s, in NAME, by predictable branches.`
 fn saved(profile: &Profile, subject: Option<&Function>) -> String {
     let best = ranking::by_gain(profile.functions.iter()).into_iter().next();
@@ -180,7 +187,8 @@ fn saved(profile: &Profile, subject: Option<&Function>) -> String {
     if wall.is_some_and(|wall| gain.seconds() < WORTHWHILE * wall) {
         return String::new();
     }
-    let of = wall.map_or(String::new(), |wall| format!(" of {}", seconds(wall)));
+    // Seconds of work are no part of elapsed time in which other programs had the CPUs.
+    let of = wall.filter(|_| !is_kept_off(profile)).map_or(String::new(), |wall| format!(" of {}", seconds(wall)));
     let most = if gain.is_limit() || !table::at_least(gain.function).is_empty() { "at most " } else { "" };
     let change = words::removals(&saving.remove);
     let place = match subject {

@@ -72,9 +72,19 @@ const EXPLAINED_SHARE: f64 = 0.05;
 const EXPLAINED: usize = 6;
 
 impl View {
+    /// Whether the name of `f`, shortened or whole, is wanted.
+    pub fn keeps(&self, f: &Function) -> bool {
+        self.keeps_name(&f.name) || f.full_name.as_deref().is_some_and(|name| self.keeps_name(name))
+    }
+
+    /// Whether `name`, of a function or of a kernel, is wanted.
+    pub fn keeps_name(&self, name: &str) -> bool {
+        self.keep.as_ref().is_none_or(|keep| keep(name))
+    }
+
     /// The functions whose name is wanted, in the profile's order.
     pub fn kept<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
-        profile.functions.iter().filter(|f| self.keep.as_ref().is_none_or(|keep| keep(&f.name)))
+        profile.functions.iter().filter(|f| self.keeps(f))
     }
 
     /// The one function whose name is wanted; `None` where all are, or several match.

@@ -3,6 +3,9 @@
 use crate::profile::Function;
 use crate::profile::confidence::Level;
 
+/// Relative half-width of a function's time above which its class is as likely another: a few samples.
+const FEW_SAMPLES: f64 = 0.5;
+
 /// A class, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Class<'p> {
@@ -27,6 +30,8 @@ impl<'p> Class<'p> {
     pub fn of(f: Option<&'p Function>) -> Class<'p> {
         let name = f.and_then(|f| f.analysis.class.as_deref()).filter(|name| *name != "unknown");
         let level = f.and_then(|f| f.analysis.confidence.as_ref()).map(|confidence| confidence.level);
+        let few = f.and_then(|f| Some(f.time_ci95_s? > FEW_SAMPLES * f.time_s?)).unwrap_or(false);
+        let level = if few { Some(Level::Low) } else { level };
         Class { name, level: level.filter(|_| name.is_some()) }
     }
 
@@ -67,5 +72,10 @@ mod tests {
         assert_eq!(outcome(sure, class("ilp", Some(Level::Low))), ClassOutcome::Doubtful);
         assert_eq!(outcome(sure, class("simd", Some(Level::Low))), ClassOutcome::Same);
         assert_eq!(outcome(sure, Class::of(None)), ClassOutcome::Unknown);
+        let mut f = Function { time_s: Some(1.0), time_ci95_s: Some(0.2), ..Function::default() };
+        f.analysis.class = Some("ilp".into());
+        assert_eq!(outcome(sure, Class::of(Some(&f))), ClassOutcome::Changed);
+        f.time_ci95_s = Some(0.9);
+        assert_eq!(outcome(sure, Class::of(Some(&f))), ClassOutcome::Doubtful, "one sample");
     }
 }

@@ -9,6 +9,7 @@ use crate::report::name::{printable, shorten};
 use crate::report::number::NOT_MEASURED;
 use crate::report::plot::arrows::{self, Moved};
 use crate::report::{flamegraph, palette};
+use crate::roofline::rough;
 
 use super::change::{Change, Presence};
 use super::class::ClassOutcome;
@@ -17,7 +18,7 @@ use super::figure::Figure;
 use super::notes::{self, Note};
 use super::reading::Reading;
 use super::words::{self, NONE, several};
-use super::{Diff, mpi, verdict};
+use super::{Diff, compare, mpi, verdict};
 
 const CSS: &str = include_str!("diff.css");
 /// Functions in the table at most.
@@ -49,14 +50,17 @@ pub fn page(diff: &Diff<'_>) -> Result<String, ReportError> {
     for note in grave {
         let _ = writeln!(body, "<p class=\"grave\">{}</p>", escape(&note.to_string()));
     }
-    let moved: Vec<Moved<'_>> = diff.changes.iter().filter(|c| is_drawn(c)).map(moved).collect();
+    // Dots stand at figures that the profiles' own reports show.
+    let (old, new) = (rough::known(diff.old), rough::known(diff.new));
+    let known = compare(&old, &new);
+    let moved: Vec<Moved<'_>> = known.changes.iter().filter(|c| is_drawn(c)).map(moved).collect();
     let limits: String = others.iter().map(|note| format!("<li>{}</li>\n", escape(&note.to_string()))).collect();
     let limits = if limits.is_empty() { "<li>none known</li>".into() } else { limits };
     let _ = writeln!(
         body,
         "<div class=\"both\"><div class=\"card picture\">{}</div>\n<div class=\"card\"><h3>Limits</h3>\n<ul class=\"limits\">\n{limits}</ul></div></div>\n\
          <h2>Functions</h2>\n<div class=\"card\">{}</div>",
-        arrows::svg(diff.old, diff.new, &moved),
+        arrows::svg(&old, &new, &moved),
         functions(diff)
     );
     body += &kernels(diff);

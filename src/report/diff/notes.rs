@@ -300,7 +300,7 @@ pub fn of<'p>(diff: &Diff<'p>) -> Vec<Note<'p>> {
     }
     let uncertain = |d: &&Difference<'_>| !d.is_exact() && d.half().is_some();
     let figures = diff.changes.iter().flat_map(|change| &change.differences).filter(uncertain).count();
-    if figures >= MANY {
+    if figures >= MANY && diff.changed().next().is_some() {
         notes.push(Note::Chance { figures });
     }
     if diff.changed().any(|change| change.changed().any(|d| d.is_exact())) {

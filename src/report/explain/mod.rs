@@ -163,6 +163,9 @@ fn unmeasured(f: &Function) -> Vec<String> {
 pub fn argument(profile: &Profile, f: &Function) -> Vec<String> {
     let phrases = brief::phrases(f);
     let saves = match phrases.len() {
+        0 if f.instructions.is_none() => {
+            "Its work was not counted, so that nothing is known of what would save time.".to_owned()
+        }
         0 => "No change was found that saves 5 % of its bound.".to_owned(),
         _ => format!("Of the program this would save: {}.", phrases.join("; ")),
     };

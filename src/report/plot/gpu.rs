@@ -35,7 +35,7 @@ struct Dot<'a> {
 pub fn pictures(profile: &Profile, view: &View) -> Vec<String> {
     let Some(devices) = &profile.devices else { return Vec::new() };
     let picture = |gpu: &Gpu| {
-        let kept = |k: &&Kernel| k.device == gpu.index && view.keep.as_ref().is_none_or(|keep| keep(&k.name));
+        let kept = |k: &&Kernel| k.device == gpu.index && view.keeps_name(&k.name);
         let whole = devices.devices.iter().find(|d| d.index == gpu.index).map_or(0.0, |d| d.kernels_s);
         let dots = devices.kernels.iter().filter(kept).filter_map(|k| dot(k, whole)).take(MOST_DOTS);
         let dots: Vec<Dot<'_>> = dots.collect();

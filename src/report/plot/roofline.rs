@@ -64,10 +64,7 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     let area = area();
     let frame = frame(area, &dots, &ceilings, &slopes);
     let mut taken = Taken::new(area);
-    let levels = match dots.is_empty() {
-        true => "",
-        false => " · hierarchical roofline: dot DRAM, rings L3, L2 · cache-aware roofline: ring L1",
-    };
+    let levels = levels(&dots);
     let drawn = page::axes(
         area,
         (&frame.x, &format!("{}{levels}", axes.horizontal()), ""),
@@ -92,6 +89,21 @@ pub fn svg(profile: &Profile, view: &View) -> String {
         page.append(footnotes(axes, (&dots, beyond), &others, &ceilings, area.bottom + 66.0 + 17.0 * f64::from(rows)));
     }
     format!("{page}\n")
+}
+
+/// What dots and rings are: `· hierarchical roofline: dot DRAM, rings inner levels · cache-aware roofline: ring L1`
+fn levels(dots: &[Dot<'_>]) -> String {
+    let mut outermost: Vec<&str> = dots.iter().filter_map(|d| Some(d.place.outermost()?.0)).collect();
+    outermost.sort_unstable();
+    outermost.dedup();
+    match outermost[..] {
+        [] => String::new(),
+        ["L1"] => " · cache-aware roofline: dot L1".into(),
+        _ => format!(
+            " · hierarchical roofline: dot {}, rings inner levels · cache-aware roofline: ring L1",
+            outermost.join(" or ")
+        ),
+    }
 }
 
 /// Axes that hold all dots, the lowest and the highest ceiling, and the ridge points.
