@@ -35,6 +35,8 @@ const LOOK: Duration = Duration::from_millis(2);
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
 const SELDOM_S: f64 = 0.25;
+/// Share of the program's time that a sampler by perf events takes at its usual frequency, copies of stacks included.
+const PERF_SHARE: f64 = 0.012;
 
 /// The sinks of the visits.
 pub struct Sinks {
@@ -112,7 +114,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         refused.push(Refused { pid: first, why: "rprof may not trace it".into() });
     }
     let begun = Instant::now();
-    let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { 0.0 };
+    let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { PERF_SHARE.min(budget / 2.0) };
     let mut pace = Pace::new(budget - of_sampler, budget, monotonic_ns());
     let mut tree = Tree::new(first);
     let mut off = Off::default();
