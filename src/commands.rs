@@ -189,6 +189,7 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
         run::PrecisionArg::Dp => Precision::Dp,
         run::PrecisionArg::Sp => Precision::Sp,
         run::PrecisionArg::Mixed => Precision::Mixed,
+        run::PrecisionArg::Instructions => Precision::Instructions,
     };
     View { width: width(), full_names, keep, precision, ..View::default() }
 }

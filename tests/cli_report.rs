@@ -140,6 +140,11 @@ fn one_function_everything_and_questions_are_one_command_away() {
     assert!(told(&["report", recorded, "--all"]).contains("\nmachine: "));
     assert!(told(&["report", recorded, "--format", "svg", "--function", "triad"]).contains("its own roofline"));
     assert!(told(&["report", recorded, "--format", "svg", "--function", "gemm"]).contains("Roofline of"), "two match");
+    let csv = told(&["report", recorded, "--format", "csv", "--function", "^triad$"]);
+    assert_eq!(csv.lines().count(), 2, "a header and one function: {csv}");
+    let whole = sandbox.run(["report", recorded, "--format", "json", "--function", "triad"]);
+    assert_eq!((status(&whole), stdout(&whole).as_str(), stderr(&whole).lines().count()), (2, "", 1));
+    assert!(stderr(&whole).contains("--format json has the whole profile"), "{}", stderr(&whole));
     assert!(
         told(&["report", recorded, "--format", "flamegraph", "--by", "lost"]).contains("Time lost below the bound")
     );

@@ -154,6 +154,8 @@ pub enum PrecisionArg {
     Sp,
     /// Each function its own.
     Mixed,
+    /// Instructions, whether they compute or not.
+    Instructions,
 }
 
 /// `--engine`.

@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 use super::flamegraph::Flames;
 
-/// Which precision's ceilings the pictures draw.
+/// Which operations' ceilings the pictures draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// Double.
@@ -14,6 +14,8 @@ pub enum Precision {
     /// That in which most FLOPs were done.
     #[default]
     Mixed,
+    /// Instructions, whether they compute or not.
+    Instructions,
 }
 
 /// Decides whether the report shows a function of this name.

@@ -56,6 +56,7 @@ impl Axes {
         };
         let analysed = share_of(|f| f.analysis.axis.is_some());
         match choice {
+            Precision::Instructions => Axes::Instructions,
             Precision::Mixed if share_of(computes) < NEARLY_NONE * analysed => Axes::Instructions,
             _ => Axes::of_flops(profile, choice),
         }
@@ -66,7 +67,9 @@ impl Axes {
         match choice {
             Precision::Dp => Axes::Dp,
             Precision::Sp => Axes::Sp,
-            Precision::Mixed => of_most(profile.functions.iter().filter_map(|f| f.flops.as_ref())),
+            Precision::Mixed | Precision::Instructions => {
+                of_most(profile.functions.iter().filter_map(|f| f.flops.as_ref()))
+            }
         }
     }
 
@@ -155,6 +158,7 @@ mod tests {
         hottest.analysis.axis = Some("flop".into());
         assert!(hottest.share.unwrap() > NEARLY_NONE);
         assert_eq!(Axes::of(&profile, Precision::Mixed), Axes::Dp);
+        assert_eq!(Axes::of(&profile, Precision::Instructions), Axes::Instructions);
         profile.functions.clear();
         assert_eq!(Axes::of(&profile, Precision::Mixed), Axes::Dp, "nothing was analysed");
     }
