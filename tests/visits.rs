@@ -305,7 +305,12 @@ fn a_process_is_attached_to_and_left_as_it_was() {
     assert!(about.contains("TracerPid:\t0"), "{about}");
     let profile = sandbox.profile("r");
     assert_eq!(profile["run"]["exit_status"], Value::Null, "nobody has seen its end");
-    assert!(function(&profile, "triad")["flops"]["total"].as_f64().unwrap() > 0.0);
+    let triad = function(&profile, "triad");
+    match triad["flops"]["total"].as_f64() {
+        Some(flops) => assert!(flops > 0.0, "0 is no estimate"),
+        // On a busy host hardly a window may meet it.
+        None => assert!(triad["source"]["flops"]["reason"].as_str().is_some_and(|why| why.contains("window")), "{triad}"),
+    }
     let again = sandbox.run(["report", "r", "--function", "triad"]);
     assert!(status(&again) == 0 && stdout(&again).contains("triad"), "{}", stderr(&again));
     assert!(profile["run"]["command"][0].as_str().unwrap().ends_with("mixed"));
