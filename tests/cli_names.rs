@@ -96,6 +96,18 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
+fn an_object_file_that_a_program_maps_as_it_is() {
+    let sandbox = Sandbox::new();
+    compiled("mapped_object.c", &sandbox.path().join("kernels.o"), &["-DOBJECT", "-c", "-g0"]);
+    let program = compiled("mapped_object.c", &sandbox.path().join("maps"), &[]);
+    let profile = both_know(&sandbox, "object file", &[program.as_os_str(), OsStr::new("kernels.o")]);
+    assert_eq!(function(&profile, "hot_kernel")["module"], "kernels.o");
+    let profile = timed(&sandbox, &[path(&program), "kernels.o"]);
+    let hot = function(&profile, "hot_kernel");
+    assert_eq!(hot["loops"].as_array().map(Vec::len), Some(1), "its code is read from the file: {hot:#}");
+}
+
+#[test]
 fn a_folder_whose_name_is_no_text() {
     let sandbox = Sandbox::new();
     let folder = sandbox.path().join(OsStr::from_bytes(b"d\xff\xe9"));

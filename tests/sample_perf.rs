@@ -25,6 +25,11 @@ fn callers_over_a_frameless_leaf() {
 }
 
 #[test]
+fn callers_beside_a_patched_page() {
+    perf().inspect(checks::callers_beside_a_patched_page);
+}
+
+#[test]
 fn threads_apart() {
     perf().inspect(checks::threads_apart);
 }

@@ -46,6 +46,11 @@ fn callers_over_a_frameless_leaf() {
 }
 
 #[test]
+fn callers_beside_a_patched_page() {
+    without_perf(checks::callers_beside_a_patched_page);
+}
+
+#[test]
 fn threads_apart() {
     without_perf(checks::threads_apart);
 }

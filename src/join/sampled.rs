@@ -202,23 +202,23 @@ fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
     if bytes.as_deref() == Some(&[0x0f, 0x05]) { Entry::SystemCall } else { Entry::Fault }
 }
 
-/// The reason for waiting: a call of MPI anywhere on the stack, or else the frames next to the leaf, of which the outermost is the most
-/// reliable.
+/// The reason for waiting: a call of MPI anywhere on the stack, a thread that MPI's library began, or else the frames next to the leaf, of
+/// which the outermost is the most reliable.
 fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
     let places = stack.iter().filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
-    let in_mpi = places.into_iter().any(|place| {
-        let function = code.function(place);
-        mpi_name::of_symbol(&code.known(function).name).is_some()
-    });
-    if in_mpi {
+    let functions: Vec<FunctionId> = places.into_iter().map(|place| code.function(place)).collect();
+    let in_mpi = functions.iter().any(|f| mpi_name::of_symbol(&code.known(*f).name).is_some());
+    let modules = functions.iter().rev().map(|f| &*code.known(*f).module);
+    let began = modules.into_iter().find(|module| !begins_threads(module));
+    if in_mpi || began.is_some_and(mpi_name::is_library) {
         return Some(Wait::Ranks);
     }
-    let near = stack.iter().take(waiting::FRAMES).rev();
-    let places = near.filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
-    places.into_iter().find_map(|place| {
-        let function = code.function(place);
-        waiting::by_name(&code.known(function).name)
-    })
+    functions.iter().take(waiting::FRAMES).rev().find_map(|f| waiting::by_name(&code.known(*f).name))
+}
+
+/// Whether `module` is the C library, whose code every thread begins in.
+fn begins_threads(module: &str) -> bool {
+    ["libc.so", "libc-", "libpthread"].iter().any(|name| module.starts_with(name))
 }
 
 /// How often the samples of one thread entered each function and each loop (work only): (by function, by loop).

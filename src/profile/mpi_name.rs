@@ -52,6 +52,11 @@ pub fn of_symbol(name: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(format!("MPI_{}{others}", first.to_ascii_uppercase())))
 }
 
+/// Whether the file called `module` is a library of MPI: MPICH's and its relatives', Open MPI's, Intel's.
+pub fn is_library(module: &str) -> bool {
+    ["libmpi.so", "libmpich.so", "libmpich-"].iter().any(|name| module.starts_with(name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +94,15 @@ mod tests {
             assert_eq!((&*name.blocking(), name.is_nonblocking), (blocking, is_nonblocking), "{call}");
         }
         assert_eq!(MpiName::of("Send"), None);
+    }
+
+    #[test]
+    fn libraries_of_mpi_are_told_from_others() {
+        for name in ["libmpich.so.12.2.2", "libmpi.so.40.30.4", "libmpich-abc.so"] {
+            assert!(is_library(name), "{name}");
+        }
+        for name in ["libmpir.so.23", "libmpiP.so", "libmpc.so.3", "libmy.so"] {
+            assert!(!is_library(name), "{name}");
+        }
     }
 }

@@ -64,8 +64,8 @@ pub(super) struct Found {
     pub module: u32,
     /// Run-time address − offset in the module; 0 for code without a file.
     pub bias: u64,
-    /// Its unwind tables' source and the bias they need.
-    pub image: Option<(Arc<Image>, u64)>,
+    /// Its unwind tables' source.
+    pub image: Option<Arc<Image>>,
 }
 
 impl Modules {
@@ -82,7 +82,7 @@ impl Modules {
                 let bias = image.bias(mapped.start, mapped.file_offset);
                 let bias = bias.unwrap_or(mapped.start.wrapping_sub(mapped.file_offset));
                 let build_id = mapped.build_id.clone().or_else(|| image.layout.build_id.clone());
-                Found { module: self.file(&mapped, build_id, bias), bias, image: Some((image, bias)) }
+                Found { module: self.file(&mapped, build_id, bias), bias, image: Some(image) }
             }
             Lookup::NotElf => Found { module: self.anonymous(mapped.pid), bias: 0, image: None },
             Lookup::Unreadable => {
@@ -133,8 +133,7 @@ impl Modules {
             pid: mapped.pid,
             bias: mapped.start,
         });
-        let image = self.vdso.clone().and_then(|i| i.bias(mapped.start, mapped.file_offset).map(|bias| (i, bias)));
-        Found { module, bias: mapped.start.wrapping_sub(mapped.file_offset), image }
+        Found { module, bias: mapped.start.wrapping_sub(mapped.file_offset), image: self.vdso.clone() }
     }
 
     fn file(&mut self, mapped: &MappedFile, build_id: Option<String>, bias: u64) -> u32 {

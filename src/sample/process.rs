@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framehop::{Module, Unwinder as _};
@@ -9,9 +10,10 @@ use nix::unistd::Pid;
 
 use crate::profile::code::CodeRef;
 use crate::tracee::copied_text;
+use crate::tracee::image::Image;
 use crate::tracee::maps::{Mapping as Map, read_maps};
 
-use super::modules::{MappedFile, Modules};
+use super::modules::{Found, MappedFile, Modules};
 use super::reap::own_cpu_time;
 use super::unwind::Tables;
 
@@ -36,11 +38,13 @@ pub(super) struct Process {
     next_read: Option<Instant>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Mapping {
     end: u64,
     module: u32,
     bias: u64,
+    /// Its unwind tables' source.
+    image: Option<Arc<Image>>,
 }
 
 impl Process {
@@ -75,12 +79,17 @@ impl Process {
     fn enter(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) -> (u32, u64) {
         let (start, end) = (mapped.start, mapped.start.saturating_add(length));
         self.unmap(start, end);
-        let found = modules.find(mapped);
-        self.mappings.insert(start, Mapping { end, module: found.module, bias: found.bias });
-        if let Some((image, bias)) = found.image {
-            self.tables.add_module(Module::new(String::new(), start..end, bias, image.unwind_sections()));
+        let Found { module, bias, image } = modules.find(mapped);
+        self.insert(start, Mapping { end, module, bias, image });
+        (module, bias)
+    }
+
+    fn insert(&mut self, start: u64, mapping: Mapping) {
+        if let Some(image) = &mapping.image {
+            let range = start..mapping.end;
+            self.tables.add_module(Module::new(String::new(), range, mapping.bias, image.unwind_sections()));
         }
-        (found.module, found.bias)
+        self.mappings.insert(start, mapping);
     }
 
     /// The place of a run-time address; `None` outside of known executable memory.
@@ -118,6 +127,8 @@ impl Process {
         true
     }
 
+    /// Takes `start..end` out; what is left of mappings around it stays, with its unwind tables: libraries that patch others (UCX, in MPI)
+    /// change the rights of single pages.
     fn unmap(&mut self, start: u64, end: u64) {
         let overlapping: Vec<u64> =
             self.mappings.range(..end).rev().take_while(|(_, m)| m.end > start).map(|(s, _)| *s).collect();
@@ -125,10 +136,10 @@ impl Process {
             let Some(old) = self.mappings.remove(&old_start) else { continue };
             self.tables.remove_module(old_start);
             if old_start < start {
-                self.mappings.insert(old_start, Mapping { end: start, ..old });
+                self.insert(old_start, Mapping { end: start, ..old.clone() });
             }
             if old.end > end {
-                self.mappings.insert(end, old);
+                self.insert(end, old);
             }
         }
     }

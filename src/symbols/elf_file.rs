@@ -11,7 +11,7 @@ use goblin::container::{Container, Ctx, Endian};
 use goblin::elf::program_header::program_header64::ProgramHeader;
 use goblin::elf::program_header::{PF_X, PT_LOAD, PT_NOTE};
 use goblin::elf::section_header::section_header64::SectionHeader;
-use goblin::elf::section_header::{SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE};
+use goblin::elf::section_header::{SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use object::{CompressedData, CompressionFormat};
 
@@ -82,7 +82,10 @@ impl ElfFile {
         let headers = reader.sections().map_err(|error| of_part(path, "section headers", error))?;
         let names = reader.section_names(&headers).unwrap_or_default();
         let name = |header: &SectionHeader| string_at(&names, header.sh_name as usize).unwrap_or_default();
-        let sections = headers.into_iter().map(|header| Section { name: name(&header), header }).collect();
+        let mut sections: Vec<_> = headers.into_iter().map(|header| Section { name: name(&header), header }).collect();
+        if reader.is_relocatable() {
+            sections.iter_mut().for_each(|section| place_as_in_file(&mut section.header));
+        }
         Ok(ElfFile { path: path.to_owned(), reader, sections, segments })
     }
 
@@ -164,12 +167,13 @@ impl ElfFile {
 
     /// Bytes that are loaded at virtual addresses `start..end`, as the file holds them; `None` where it does not.
     pub fn loaded(&self, start: u64, end: u64) -> Option<Vec<u8>> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|p| p.p_type == PT_LOAD && p.p_vaddr <= start && end <= p.p_vaddr.saturating_add(p.p_filesz))?;
-        let offset = segment.p_offset.checked_add(start - segment.p_vaddr)?;
-        self.bytes(offset, end.checked_sub(start)?, "code").ok()
+        let segments = self.segments.iter().filter(|p| p.p_type == PT_LOAD);
+        let mut parts = segments.map(|p| (p.p_vaddr, p.p_filesz, p.p_offset));
+        let sections = self.sections.iter().filter(|s| s.is_code() && self.is_relocatable());
+        let mut sections = sections.map(|s| (s.header.sh_addr, s.header.sh_size, s.header.sh_offset));
+        let holds = |(at, size, _): &(u64, u64, u64)| *at <= start && end <= at.saturating_add(*size);
+        let (at, _, offset) = parts.find(holds).or_else(|| sections.find(holds))?;
+        self.bytes(offset.checked_add(start - at)?, end.checked_sub(start)?, "code").ok()
     }
 
     /// Virtual address ranges that hold code: executable sections, or executable segments where the section headers
@@ -217,6 +221,13 @@ impl ElfFile {
 
     fn damaged(&self, part: &str, detail: String) -> SymbolError {
         SymbolError::Damaged { path: self.path.clone(), part: part.to_owned(), detail }
+    }
+}
+
+/// A relocatable file that is mapped as it is has its sections where the file has them; those that were put elsewhere say so.
+fn place_as_in_file(header: &mut SectionHeader) {
+    if header.sh_flags & u64::from(SHF_ALLOC) != 0 && header.sh_addr == 0 {
+        header.sh_addr = header.sh_offset;
     }
 }
 

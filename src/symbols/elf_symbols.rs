@@ -55,7 +55,7 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
         if !wanted || !in_code(&symbol) {
             continue;
         }
-        let section = elf.sections().get(symbol.st_shndx).filter(|_| elf.is_relocatable());
+        let section = elf.sections().get(symbol.st_shndx).filter(|s| elf.is_relocatable() || counts_from(s, &symbol));
         let start = symbol.st_value.wrapping_add(section.map_or(0, |section| section.header.sh_addr));
         if start == 0 {
             continue;
@@ -74,6 +74,12 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
         });
     }
     found
+}
+
+/// Whether `symbol` counts from the beginning of its `section` though the file says that it was linked: images that wasmtime registers for
+/// debuggers do.
+fn counts_from(section: &Section, symbol: &goblin::elf::Sym) -> bool {
+    symbol.st_value < section.header.sh_addr && symbol.st_value < section.header.sh_size
 }
 
 /// Whether an untyped symbol is none of the program: `$x` and `$d.1` mark code and data for disassemblers, `.L` labels are the

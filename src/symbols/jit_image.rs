@@ -25,8 +25,9 @@ pub fn parse(image: &[u8]) -> Vec<JitSymbol> {
 mod tests {
     use super::*;
 
-    /// A relocatable image whose `.text` was put at `at`, with a symbol for each (place in the section, size, name).
-    fn image(at: u64, symbols: &[(u64, u64, &str)]) -> Vec<u8> {
+    /// An image whose `.text` was put at `at`, with a symbol for each (place in the section, size, name). By its `kind` it is relocatable
+    /// (1) or linked (3).
+    fn image_of_kind(kind: u16, at: u64, symbols: &[(u64, u64, &str)]) -> Vec<u8> {
         const HEADER: u64 = 64;
         let (mut strings, mut table) = (b"\0.text\0.symtab\0.strtab\0".to_vec(), vec![0; 24]);
         for (value, size, name) in symbols {
@@ -37,8 +38,8 @@ mod tests {
             strings.extend(name.bytes().chain([0]));
         }
         let (table_size, strings_size) = (table.len() as u64, strings.len() as u64);
-        let section = |name: u32, kind: u32, flags: u64, at: u64, offset: u64, size: u64, link: u32, entry: u64| {
-            let mut bytes = [name.to_le_bytes(), kind.to_le_bytes()].concat();
+        let section = |name: u32, holds: u32, flags: u64, at: u64, offset: u64, size: u64, link: u32, entry: u64| {
+            let mut bytes = [name.to_le_bytes(), holds.to_le_bytes()].concat();
             [flags, at, offset, size].iter().for_each(|word| bytes.extend(word.to_le_bytes()));
             bytes.extend([link, 1].map(u32::to_le_bytes).concat());
             bytes.extend([1, entry].map(u64::to_le_bytes).concat());
@@ -51,7 +52,7 @@ mod tests {
             section(15, 3, 0, 0, HEADER + table_size, strings_size, 0, 0),
         ];
         let mut image = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-        image.extend([1u16, 62].map(u16::to_le_bytes).concat());
+        image.extend([kind, 62].map(u16::to_le_bytes).concat());
         image.extend(1u32.to_le_bytes());
         image.extend([0, 0, HEADER + table_size + strings_size].map(u64::to_le_bytes).concat());
         image.extend([0; 4]);
@@ -64,15 +65,21 @@ mod tests {
 
     #[test]
     fn symbols_count_from_where_their_section_was_put() {
-        let image = image(0x7f00_1000, &[(0, 0x20, "first"), (0x40, 0, "_Z6secondd")]);
-        let found: Vec<_> = parse(&image).iter().map(|s| (s.start, s.end, s.name.clone())).collect();
         let expected = [(0x7f00_1000, 0x7f00_1020, "first"), (0x7f00_1040, 0x7f00_1100, "second(double)")];
-        assert_eq!(found, expected.map(|(start, end, name)| (start, end, name.to_owned())));
+        let expected = expected.map(|(start, end, name)| (start, end, name.to_owned()));
+        // wasmtime's are said to be linked, and their symbols count from the section all the same.
+        for kind in [1, 3] {
+            let image = image_of_kind(kind, 0x7f00_1000, &[(0, 0x20, "first"), (0x40, 0, "_Z6secondd")]);
+            let found: Vec<_> = parse(&image).iter().map(|s| (s.start, s.end, s.name.clone())).collect();
+            assert_eq!(found, expected, "{kind}");
+        }
+        let linked = image_of_kind(3, 0x7f00_1000, &[(0x7f00_1040, 0x20, "first")]);
+        assert_eq!(parse(&linked)[0].start, 0x7f00_1040);
     }
 
     #[test]
     fn damaged_images_yield_nothing_or_less() {
-        let image = image(0x1000, &[(0, 0x20, "first")]);
+        let image = image_of_kind(1, 0x1000, &[(0, 0x20, "first")]);
         assert_eq!(parse(&image).len(), 1);
         for length in 0..image.len() {
             assert!(parse(&image[..length]).is_empty(), "{length}");

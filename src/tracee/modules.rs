@@ -108,14 +108,16 @@ impl ModuleTable {
     }
 }
 
+/// Where no segment is mapped from there, as in object files that a program maps as they are, module offsets are those in the file.
 fn bias(pid: Pid, layout: Option<&ElfLayout>, mapping: &Mapping) -> u64 {
     let Some(layout) = layout else { return 0 };
+    let as_in_file = || mapping.start.get().wrapping_sub(mapping.offset.get());
     if !layout.is_ambiguous(mapping.start, mapping.offset.get()) {
-        return layout.bias(mapping.start, mapping.offset.get()).unwrap_or(0);
+        return layout.bias(mapping.start, mapping.offset.get()).unwrap_or_else(as_in_file);
     }
     let maps = read_maps(pid).unwrap_or_default();
     let of_file: Vec<&Mapping> = maps.iter().filter(|m| m.is_of_same_file(mapping)).collect();
-    layout.bias_among(mapping.start, mapping.offset.get(), &of_file).unwrap_or(0)
+    layout.bias_among(mapping.start, mapping.offset.get(), &of_file).unwrap_or_else(as_in_file)
 }
 
 fn read_layout(pid: Pid, mapping: &Mapping) -> Option<ElfLayout> {

@@ -7,3 +7,4 @@ mod calls;
 mod jobs;
 mod launching;
 mod network;
+mod waiting;

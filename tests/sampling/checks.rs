@@ -26,6 +26,20 @@ pub fn callers_over_a_frameless_leaf(options: &SampleOptions) {
     assert!(roots.count() as f64 > 0.95 * callers.len() as f64, "main is on the stack");
 }
 
+/// Code around a page whose rights changed keeps its unwind tables.
+pub fn callers_beside_a_patched_page(options: &SampleOptions) {
+    let fixture = Fixture::compile("patched", &["-O2", "-fomit-frame-pointer"]);
+    let timed = run(fixture.gated(&["0.5"]), options).unwrap();
+    assert!(timed.status.success());
+    let e = &timed.evidence;
+    consistent(e);
+    let names = |s: &Sample| s.stack.iter().map(|c| fixture.function(e, c).map(str::to_owned)).collect::<Vec<_>>();
+    let stacks: Vec<_> = e.samples.iter().map(names).filter(|n| n.first() == Some(&Some("leaf".into()))).collect();
+    let whole = ["leaf", "caller", "main"].map(|name| Some(name.to_owned()));
+    assert!(stacks.len() > 30, "only {} samples in the leaf", stacks.len());
+    assert!(stacks.iter().all(|stack| stack.starts_with(&whole)), "{stacks:?}");
+}
+
 /// Threads have their own samples, whose weights add up to the thread's CPU time.
 pub fn threads_apart(options: &SampleOptions) {
     let fixture = Fixture::compile("threads", &["-O2", "-pthread"]);
