@@ -17,6 +17,7 @@ use super::loops::LoopNest;
 use super::modules::Place;
 use super::prefetch;
 use super::sampled::{InMpi, LoopNumbers, Sampled, runs};
+use super::shown_names::ShownNames;
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
 use super::time::{Elapsed, Scope};
@@ -26,10 +27,9 @@ use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::Missing;
-use crate::profile::evidence::estimate::{Estimate, Interval};
+use crate::profile::evidence::estimate::{Estimate, FunctionEstimate, Interval};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
-use crate::profile::names;
 use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
 
@@ -65,11 +65,13 @@ pub struct Joined<'e> {
     pub in_mpi: BTreeMap<Place, InMpi>,
     /// How well counts that were extended from windows are known, by where their function begins; `None`: all was counted.
     intervals: Option<HashMap<Place, Interval>>,
+    /// The same of loops, by where they begin.
+    intervals_of_loops: HashMap<Place, Interval>,
     common: Common,
     fastest: f64,
     /// The clocks of the CPUs.
     pub clocks: Clocks,
-    full_names: bool,
+    names: &'e ShownNames,
 }
 
 /// The result of the join.
@@ -100,7 +102,7 @@ impl<'e> Joined<'e> {
         sampled: Option<Sampled<'e>>,
         executed: Option<ExecutedBlocks<'e>>,
         traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
-        full_names: bool,
+        names: &'e ShownNames,
         code: &mut CodeMap,
     ) -> Self {
         let mut joined = Joined {
@@ -121,6 +123,11 @@ impl<'e> Joined<'e> {
             inclusive: HashMap::new(),
             in_mpi: BTreeMap::new(),
             intervals: evidence.counted.and_then(|counted| counted.estimate.as_ref()).map(intervals),
+            intervals_of_loops: evidence
+                .counted
+                .and_then(|counted| counted.estimate.as_ref())
+                .map(intervals_of_loops)
+                .unwrap_or_default(),
             common: Common {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
@@ -131,7 +138,7 @@ impl<'e> Joined<'e> {
             },
             fastest: warnings::fastest_rate(machine),
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
-            full_names,
+            names,
         };
         let places = joined.sampled.as_ref().map(Sampled::offsets_by_function).unwrap_or_default();
         for function in joined.hot() {
@@ -325,14 +332,17 @@ impl<'e> Joined<'e> {
     /// Why they have no interval.
     fn interval(&self, place: Option<Place>) -> Result<Option<f64>, String> {
         let Some(intervals) = &self.intervals else { return Ok(None) };
-        match place.and_then(|place| intervals.get(&place)).copied() {
-            Some(Interval::Within(error)) => Ok(Some(error)),
-            Some(Interval::NoSample) => {
-                Err("windows met it, but no sample did: how much of it the rest of the run executed is not known"
-                    .into())
-            }
-            Some(Interval::FewWindows) | None => Err("too few windows met it for an interval".into()),
-        }
+        half_width(place.and_then(|place| intervals.get(&place)).copied())
+    }
+
+    /// The same of the loop at `header` of the function at `place`.
+    ///
+    /// # Errors
+    /// Why its counts have no interval.
+    fn interval_of_loop(&self, place: Option<Place>, header: u64) -> Result<Option<f64>, String> {
+        let of_function = self.interval(place)?;
+        let of_loop = place.and_then(|place| self.intervals_of_loops.get(&Place { offset: header, ..place }));
+        of_loop.map_or(Ok(of_function), |interval| half_width(Some(*interval)))
     }
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
@@ -345,7 +355,7 @@ impl<'e> Joined<'e> {
             _ => Chains::default(),
         };
         let context = Context { id, name: &known.name, counts, chains: found };
-        let (name, full_name) = self.shown(&known.name);
+        let (name, full_name) = self.names.with_full(&known.name);
         let mut function = Function {
             name,
             full_name,
@@ -373,7 +383,7 @@ impl<'e> Joined<'e> {
         function.prefetch = self.prefetch(&context);
         if let (Some(nest), Some(place)) = (nest, known.place) {
             let instructions = self.by_instruction(&context);
-            (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
+            (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.names);
             function.loops = self.loops(&context, nest, None, &function, &instructions, code);
         }
         if let Some(place) = known.place {
@@ -412,7 +422,7 @@ impl<'e> Joined<'e> {
                 Some(line) => format!(":{}:{}", line.file.rsplit('/').next().unwrap_or(&line.file), line.line),
                 None => format!("+{:#x}", shape_loop.header.wrapping_sub(entry)),
             };
-            let (name, _) = self.shown(context.name);
+            let name = self.names.of(context.name);
             let mut facts_of_loop = Function {
                 name: format!("{name}{suffix}"),
                 module: function.module.clone(),
@@ -425,11 +435,16 @@ impl<'e> Joined<'e> {
             let chains: Vec<_> =
                 context.chains.of_loops.iter().filter(|(l, _)| *l == index).map(|(_, c)| c.clone()).collect();
             let analysed = if chains.is_empty() { 0.0 } else { 1.0 };
+            let interval = self.interval_of_loop(code.known(context.id).place, shape_loop.header);
+            let (counts, of_loop) = match (loop_counts(context, index, shape_loop.waits), interval) {
+                (Ok(counts), Ok(interval)) => (Ok(counts), interval),
+                (Err(reason), _) | (_, Err(reason)) => (Err(reason), None),
+            };
             let measured = Measured {
                 elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
                 inclusive_s: None,
-                counts: loop_counts(context, index, shape_loop.waits),
-                estimated: self.interval(code.known(context.id).place).unwrap_or_default(),
+                counts,
+                estimated: of_loop,
                 made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
                 traffic: self.traffic_of(context, |offset| nest.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
@@ -521,22 +536,35 @@ impl<'e> Joined<'e> {
         figures.sort_by_key(|(offset, _)| *offset);
         figures
     }
-
-    /// The displayed name, and the full one if that differs.
-    fn shown(&self, name: &str) -> (String, Option<String>) {
-        if self.full_names {
-            return (name.to_owned(), None);
-        }
-        let short = names::shorten(name, names::SHOWN);
-        let full = (short != name).then(|| name.to_owned());
-        (short, full)
-    }
 }
 
 /// How well the counts of each function are known, by where it begins.
 fn intervals(estimate: &Estimate) -> HashMap<Place, Interval> {
     let at = |module, offset| Place { module, offset };
     estimate.functions.iter().map(|f| (at(f.module, f.start), f.interval)).collect()
+}
+
+/// The same of loops.
+fn intervals_of_loops(estimate: &Estimate) -> HashMap<Place, Interval> {
+    let of_function = |f: &FunctionEstimate| {
+        let module = f.module;
+        f.loops.iter().map(|l| (Place { module, offset: l.header }, l.interval)).collect::<Vec<_>>()
+    };
+    estimate.functions.iter().flat_map(of_function).collect()
+}
+
+/// The half-width of `interval`, relative.
+///
+/// # Errors
+/// Why there is none.
+fn half_width(interval: Option<Interval>) -> Result<Option<f64>, String> {
+    match interval {
+        Some(Interval::Within(error)) => Ok(Some(error)),
+        Some(Interval::NoSample) => {
+            Err("windows met it, but no sample did: how much of it the rest of the run executed is not known".into())
+        }
+        Some(Interval::FewWindows) | None => Err("too few windows met it for an interval".into()),
+    }
 }
 
 fn loop_counts<'c>(context: &Context<'c>, index: usize, waits: bool) -> Result<&'c Counts, String> {

@@ -44,6 +44,7 @@ mod prefetch;
 mod regions;
 pub mod resolver;
 mod sampled;
+mod shown_names;
 mod source_lines;
 mod stacks;
 mod system;
@@ -74,6 +75,7 @@ use code_map::CodeMap;
 use hardware::Hardware;
 use modules::Modules;
 use sampled::Sampled;
+use shown_names::ShownNames;
 use stacks::StackTable;
 
 pub use account::usual_clock;
@@ -106,6 +108,7 @@ pub fn join(
     resolver: &mut dyn Resolver,
     full_names: bool,
 ) -> Profile {
+    let names = ShownNames::new(full_names);
     let timed_modules = evidence.timed.map_or(&[][..], |t| &t.modules);
     let counted_modules = evidence.counted.map_or(&[][..], |c| &c.modules);
     let created = [evidence.timed.map_or(&[][..], |t| &t.threads), evidence.counted.map_or(&[][..], |c| &c.threads)];
@@ -116,7 +119,7 @@ pub fn join(
     let traffic = evidence.memory.map(|memory| traffic::by_function(memory, &mut code));
     let replayed = evidence.replayed.map(|r| account::by_function(r, &mut code)).unwrap_or_default();
     let hardware = evidence.counters.zip(evidence.timed).map(|(c, timed)| Hardware::new(c, timed, &mut code));
-    let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
+    let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, &names, &mut code);
     joined.hardware = hardware;
     joined.add_system(&machine, &mut code);
     joined.replayed = replayed;
@@ -128,7 +131,7 @@ pub fn join(
         joined.sampled.as_ref(),
         joined.executed.as_ref(),
         joined.traffic.as_ref(),
-        full_names,
+        &names,
     );
     let marked = basis.map(|basis| regions::regions(&basis, &mut code));
     let mut products = evidence.counted.and_then(|counted| {
@@ -151,7 +154,7 @@ pub fn join(
     if let Some(blas) = &mut products {
         blas.threads = blas::threads(blas, &outcome.functions);
     }
-    let mut stacks = StackTable::new(full_names);
+    let mut stacks = StackTable::new(&names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 
     run.passes.extend(passes(evidence, &samples));

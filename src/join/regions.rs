@@ -10,13 +10,13 @@ use super::blocks::ExecutedBlocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
 use super::sampled::Sampled;
+use super::shown_names::ShownNames;
 use super::traffic::{self, FunctionTraffic};
 use crate::profile::evidence::blocks::{BlockCount, DynamicCount};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::marks::{CountedMarks, Marked, TimedMarks};
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::{Bytes, Source};
-use crate::profile::names;
 use crate::profile::region::{Marker, Region, RegionPart, Work};
 use crate::profile::run::Warning;
 
@@ -39,7 +39,7 @@ pub struct Basis<'b, 'e> {
     sampled: Option<&'b Sampled<'e>>,
     executed: Option<&'b ExecutedBlocks<'e>>,
     traffic: Option<&'b HashMap<FunctionId, FunctionTraffic>>,
-    full_names: bool,
+    names: &'b ShownNames,
     /// Counts of whole functions that have traffic.
     whole: HashMap<FunctionId, Counts>,
 }
@@ -51,7 +51,7 @@ impl<'b, 'e> Basis<'b, 'e> {
         sampled: Option<&'b Sampled<'e>>,
         executed: Option<&'b ExecutedBlocks<'e>>,
         traffic: Option<&'b HashMap<FunctionId, FunctionTraffic>>,
-        full_names: bool,
+        names: &'b ShownNames,
     ) -> Option<Self> {
         let timed = evidence.timed.and_then(|t| t.marks.as_ref());
         let counted = evidence.counted.and_then(|c| c.marks.as_ref());
@@ -60,7 +60,7 @@ impl<'b, 'e> Basis<'b, 'e> {
         }
         let ids = traffic.into_iter().flat_map(HashMap::keys).copied();
         let counts = |id| Some((id, FunctionCounts::of(executed?.of(id), executed?, None).whole));
-        Some(Basis { evidence, sampled, executed, traffic, full_names, whole: ids.filter_map(counts).collect() })
+        Some(Basis { evidence, sampled, executed, traffic, names, whole: ids.filter_map(counts).collect() })
     }
 }
 
@@ -90,7 +90,7 @@ pub fn regions(basis: &Basis, code: &mut CodeMap) -> Found {
         let mut parts = HashMap::new();
         of_time(&mut region, place.timed, timed, basis, &mut parts);
         of_counts(&mut region, place.counted, counted, basis, (code, &mut parts));
-        region.functions = listed(parts, basis.full_names, code);
+        region.functions = listed(parts, basis.names, code);
         found.push(region);
     }
     Found { regions: found, warnings }
@@ -166,7 +166,7 @@ fn program(basis: &Basis, calls: Option<&Marked>, code: &mut CodeMap) -> Region 
         Some(executed) => add_counts(&mut region, executed, basis, &mut parts),
         None => no_counts(&mut region, &counts_missing(basis)),
     }
-    region.functions = listed(parts, basis.full_names, code);
+    region.functions = listed(parts, basis.names, code);
     region
 }
 
@@ -329,12 +329,8 @@ fn no_counts(region: &mut Region, reason: &str) {
 }
 
 /// The largest parts, named.
-fn listed(parts: HashMap<FunctionId, RegionPart>, full_names: bool, code: &mut CodeMap) -> Vec<RegionPart> {
-    let named = |(id, part): (FunctionId, RegionPart)| {
-        let name = &code.known(id).name;
-        let name = if full_names { name.to_string() } else { names::shorten(name, names::SHOWN) };
-        RegionPart { name, ..part }
-    };
+fn listed(parts: HashMap<FunctionId, RegionPart>, names: &ShownNames, code: &mut CodeMap) -> Vec<RegionPart> {
+    let named = |(id, part): (FunctionId, RegionPart)| RegionPart { name: names.of(&code.known(id).name), ..part };
     let mut parts: Vec<RegionPart> = parts.into_iter().map(named).collect();
     parts.sort_by(|a, b| {
         let key = |p: &RegionPart| (p.cpu_s.unwrap_or(0.0), p.instructions.unwrap_or(0));

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::code_map::CodeMap;
 use super::modules::Place;
 use super::resolver::SourceLine;
+use super::shown_names::ShownNames;
 use crate::profile::function::{InlineFacts, LineFacts};
-use crate::profile::names;
 
 /// Maximum lines and inlined functions listed, most expensive first.
 const KEPT: usize = 60;
@@ -49,7 +49,7 @@ pub fn by_line(
     instructions: &[(u64, AtInstruction)],
     module: u32,
     code: &mut CodeMap,
-    full_names: bool,
+    names: &ShownNames,
 ) -> (Vec<LineFacts>, Vec<InlineFacts>) {
     let mut lines: HashMap<SourceLine, AtInstruction> = HashMap::new();
     let mut inlined: HashMap<_, (Option<SourceLine>, AtInstruction)> = HashMap::new();
@@ -80,10 +80,9 @@ pub fn by_line(
         flops: figures.flops,
         dram_bytes: figures.dram_bytes.map(super::traffic::whole),
     };
-    let shown = |name: &str| if full_names { name.to_owned() } else { names::shorten(name, names::SHOWN) };
     let inline_facts =
         |(name, (line, figures)): (std::sync::Arc<str>, (Option<SourceLine>, AtInstruction))| InlineFacts {
-            name: shown(&name),
+            name: names.of(&name),
             file: line.as_ref().map(|l| l.file.to_string()),
             line: line.map(|l| l.line),
             cpu_s: figures.cpu_s,

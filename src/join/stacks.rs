@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::Pass;
+use super::shown_names::ShownNames;
 use crate::profile::code::CodeRef;
-use crate::profile::names;
 use crate::profile::{Frame, Stack};
 
 /// Builds frames and stacks from the call stacks of the timed pass.
-#[derive(Debug, Default)]
-pub struct StackTable {
+#[derive(Debug)]
+pub struct StackTable<'n> {
     /// One per distinct (function, module).
     pub frames: Vec<Frame>,
     /// Each a frame on top of a parent.
     pub stacks: Vec<Stack>,
-    full_names: bool,
+    names: &'n ShownNames,
     host_frames: HashMap<FunctionId, u32>,
     inlined_frames: HashMap<(Arc<str>, FunctionId), u32>,
     /// Frames at a code address: the host first, then functions inlined there, outermost to innermost.
@@ -24,10 +24,18 @@ pub struct StackTable {
     children: HashMap<(Option<u32>, u32), u32>,
 }
 
-impl StackTable {
-    /// An empty table; names are shortened unless `full_names`.
-    pub fn new(full_names: bool) -> Self {
-        StackTable { full_names, ..StackTable::default() }
+impl<'n> StackTable<'n> {
+    /// An empty table.
+    pub fn new(names: &'n ShownNames) -> Self {
+        StackTable {
+            frames: Vec::new(),
+            stacks: Vec::new(),
+            names,
+            host_frames: HashMap::new(),
+            inlined_frames: HashMap::new(),
+            at_address: HashMap::new(),
+            children: HashMap::new(),
+        }
     }
 
     /// The stack of `calls` (leaf first); `None` if there are none.
@@ -71,7 +79,7 @@ impl StackTable {
                 Some(frame) => *frame,
                 None => {
                     let file = inlined.line.map(|l| l.file.to_string());
-                    let name = self.shown(&inlined.name);
+                    let name = self.names.of(&inlined.name);
                     let frame = self.push(Frame { name, module: module.to_string(), file, line: None, inlined: true });
                     self.inlined_frames.insert(key, frame);
                     frame
@@ -88,7 +96,7 @@ impl StackTable {
         }
         let known = code.known(function).clone();
         let line = known.place.and_then(|place| code.host_line(place));
-        let name = self.shown(&known.name);
+        let name = self.names.of(&known.name);
         let frame = self.push(Frame {
             name,
             module: known.module.to_string(),
@@ -103,9 +111,5 @@ impl StackTable {
     fn push(&mut self, frame: Frame) -> u32 {
         self.frames.push(frame);
         self.frames.len() as u32 - 1
-    }
-
-    fn shown(&self, name: &str) -> String {
-        if self.full_names { name.to_owned() } else { names::shorten(name, names::SHOWN) }
     }
 }

@@ -21,6 +21,8 @@ const COUNTERS_AGREE: f64 = 0.005;
 const ENOUGH_FLOPS: f64 = 1e6;
 /// Threads that are kept off their CPUs for more than this share of their possible running time are worth a warning.
 const KEPT_OFF: f64 = 0.05;
+/// Seconds of CPU time that no sample met, from which on a program with few samples is not called short.
+const MUCH_MISSED_S: f64 = 0.5;
 /// A function with this many samples must have been executed in the other pass, too.
 const SURE_SAMPLES: u64 = 20;
 
@@ -53,11 +55,23 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
     let mut warnings = Vec::new();
     if on_cpu_samples < TOO_FEW_SAMPLES {
         let samples = if on_cpu_samples == 1 { "sample" } else { "samples" };
+        let missed_s = timed.cpu_s - sampled_s;
+        let (means, remedy) = if missed_s > 0.5 * timed.cpu_s && missed_s > MUCH_MISSED_S {
+            (
+                "the program used far more CPU time than samples met: threads that take less than a sample's period each are hardly met",
+                "let each thread do more, or sample faster with -F",
+            )
+        } else {
+            (
+                "times and shares are uncertain within their intervals",
+                "run it longer or on a larger input, or sample faster with -F",
+            )
+        };
         warnings.push(Warning::new(
             TOO_FEW_SAMPLES_CODE,
             format!("too little to measure: {on_cpu_samples} {samples} in {:.3} s", timed.wall_s),
-            "times and shares are uncertain within their intervals",
-            "run it longer or on a larger input, or sample faster with -F",
+            means,
+            remedy,
         ));
     }
     let all = on_cpu_samples as u64 + timed.lost;
@@ -198,6 +212,16 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_many_short_threads_is_no_short_program() {
+        let remedy = |cpu_s, sampled_s| {
+            let timed = TimedEvidence { cpu_s, wall_s: 11.0, ..TimedEvidence::default() };
+            about_time(&timed, 1, sampled_s).remove(0).hint
+        };
+        assert!(remedy(7.0, 0.001).contains("each thread"));
+        assert!(remedy(0.002, 0.001).contains("longer"));
+    }
 
     #[test]
     fn time_between_preemption_and_return_is_told() {

@@ -29,6 +29,20 @@ pub fn shorten(name: &str, limit: usize) -> String {
     head.chain(['…'].iter()).chain(folded[folded.len() - (kept - front)..].iter()).collect()
 }
 
+/// Stands before the number of a name that is one of several.
+const NUMBER: &str = " #";
+
+/// `name` with its number among names that would read the same; the first has none.
+pub fn numbered(name: String, number: usize) -> String {
+    if number > 1 { format!("{name}{NUMBER}{number}") } else { name }
+}
+
+/// `name` without the number that [`numbered`] gave it.
+pub fn without_number(name: &str) -> &str {
+    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|c| c.is_ascii_digit());
+    name.rsplit_once(NUMBER).filter(|(_, end)| is_number(end)).map_or(name, |(name, _)| name)
+}
+
 /// A name cut into its characters, brackets with their nesting level.
 struct Brackets {
     signs: Vec<(char, Sign)>,
@@ -126,6 +140,14 @@ mod tests {
         assert_eq!(shorten(name, 80), "solve<std::vector<std::pair<…>, std::allocator<…>>>(std::vector<double>&, int)");
         assert_eq!(shorten(name, 60), "solve<std::vector<…>>(std::vector<…>&, int)");
         assert_eq!(shorten(name, 22), "solve<…>(…)");
+    }
+
+    #[test]
+    fn numbers_come_and_go() {
+        for number in [1, 2, 30] {
+            assert_eq!(without_number(&numbered("f<…>()".into(), number)), "f<…>()");
+        }
+        assert_eq!(without_number("closure #x"), "closure #x");
     }
 
     #[test]

@@ -19,10 +19,14 @@ pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u3
         let all = total(&timing.attributed, id).filter(|all| *all > 0.0)?;
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(|r| total(&r.attributed, id)).collect();
         let windows = half_width(&replicates?)? / all;
-        let time = 2.0 / f64::from(*samples.get(&id)?).max(1.0).sqrt();
-        Some(windows.hypot(time).hypot(timing.speed_error))
+        Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error))
     };
     timing.attributed.window_s.keys().filter_map(|id| Some((*id, relative(*id)?))).collect()
+}
+
+/// The relative half-width of the interval of a time with so many samples.
+pub fn of_time(samples: u32) -> f64 {
+    2.0 / f64::from(samples).max(1.0).sqrt()
 }
 
 #[cfg(test)]

@@ -95,10 +95,7 @@ fn undisturbed<'w>(
 
 /// Instructions by function in a window.
 fn instructions(window: &Window, executed: &ExecutedBlocks) -> HashMap<FunctionId, f64> {
-    let mut executions: HashMap<(CodeRef, &[u8]), u64> = HashMap::new();
-    for block in &window.blocks {
-        *executions.entry((block.at, &block.code)).or_default() += block.executions.iter().map(|e| e.1).sum::<u64>();
-    }
+    let executions = executions(window);
     let mut by_function = HashMap::new();
     for (function, spans) in &executed.spans {
         let of_span = |span: &Span| {
@@ -112,4 +109,13 @@ fn instructions(window: &Window, executed: &ExecutedBlocks) -> HashMap<FunctionI
         }
     }
     by_function
+}
+
+/// Executions of the blocks of a window.
+pub fn executions(window: &Window) -> HashMap<(CodeRef, &[u8]), u64> {
+    let mut executions: HashMap<(CodeRef, &[u8]), u64> = HashMap::new();
+    for block in &window.blocks {
+        *executions.entry((block.at, &block.code)).or_default() += block.executions.iter().map(|e| e.1).sum::<u64>();
+    }
+    executions
 }

@@ -12,12 +12,23 @@ pub struct Estimate {
 }
 
 /// A function that windows met.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionEstimate {
     /// Its module among those of both passes together.
     pub module: u32,
     /// Where it begins.
     pub start: u64,
+    /// How well its counts are known.
+    pub interval: Interval,
+    /// The same of its loops, without their inner loops.
+    pub loops: Vec<LoopEstimate>,
+}
+
+/// A loop that windows met.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LoopEstimate {
+    /// Where it begins, in the module of its function.
+    pub header: u64,
     /// How well its counts are known.
     pub interval: Interval,
 }

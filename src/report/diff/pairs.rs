@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::profile::names;
 use crate::profile::{Function, Profile};
 
 use super::modules::{self, Modules, offset};
@@ -51,7 +52,7 @@ pub fn of<'p>(old: &'p Profile, new: &'p Profile) -> Pairs<'p> {
     let mut index: HashMap<(&str, &str), usize> = HashMap::new();
     for (is_new, f) in old.functions.iter().map(|f| (false, f)).chain(new.functions.iter().map(|f| (true, f))) {
         let module = before.get(f.module.as_str()).filter(|_| is_new).copied().unwrap_or(&f.module);
-        let at = *index.entry((module, offset(f).unwrap_or(&f.name))).or_insert_with(|| {
+        let at = *index.entry((module, offset(f).unwrap_or(names::without_number(&f.name)))).or_insert_with(|| {
             groups.push(Alike { old: Vec::new(), new: Vec::new() });
             groups.len() - 1
         });
@@ -127,14 +128,14 @@ mod tests {
 
     #[test]
     fn instances_of_a_template_are_told_apart_by_their_full_names() {
-        let of = |n: [u64; 2]| {
-            let one = |full: &str, n| Function {
+        let of = |names: [&str; 2], n: [u64; 2]| {
+            let one = |name: &str, full: &str, n| Function {
                 full_name: Some(full.into()),
-                ..function("sum<‹…>>", "app", Some("a.h"), Some(n))
+                ..function(name, "app", Some("a.h"), Some(n))
             };
-            profile("./app", vec![one("sum<Alpha>", n[0]), one("sum<Beta>", n[1])])
+            profile("./app", vec![one("sum<…>", names[0], n[0]), one("sum<…> #2", names[1], n[1])])
         };
-        let (old, new) = (of([1, 2]), of([12, 3]));
+        let (old, new) = (of(["sum<Alpha>", "sum<Beta>"], [1, 2]), of(["sum<Beta>", "sum<Alpha>"], [3, 12]));
         let found = super::of(&old, &new);
         assert_eq!(figures(&found), [(Some(1), Some(12)), (Some(2), Some(3))]);
     }
