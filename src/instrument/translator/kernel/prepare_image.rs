@@ -12,7 +12,6 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::shared::{HUGE, Shared};
 use crate::instrument::translator::code_cache::stubs::names;
-use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::address_budget::Room;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
@@ -115,7 +114,6 @@ pub fn prepare_running(
         unmap_all_but(pid, &mut remote, maps)?;
     }
     let (cache, regions) = furnished?;
-    allow_rseq(&cache.tables);
     let (thread, signals) = remote.finish()?;
     Ok((cache, regions, thread, signals))
 }

@@ -92,6 +92,28 @@ impl Destination {
 }
 
 impl AddressSpace {
+    /// The memory of process `pid` with its executable parts `text`, to be executed from `image`.
+    pub fn new(pid: Pid, memory: Memory, text: Vec<TextRange>, modules: &SharedModules, image: ImageRef) -> Self {
+        AddressSpace {
+            pid,
+            memory,
+            text,
+            pages: RefCell::default(),
+            modules: modules.clone(),
+            image,
+            begins_natively: false,
+            rewrites: HashMap::new(),
+            transitions: Transitions::new(),
+            ahead: Ahead::default(),
+            asked: None,
+        }
+    }
+
+    /// An instruction `syscall` in its code cache, for calls in the program's name.
+    pub fn gadget(&self) -> Option<Address> {
+        self.image.cache.borrow().arenas.first().map(|arena| Address::new(arena.stubs.gadget.get()))
+    }
+
     /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
     pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         let mut cache = self.image.cache.borrow_mut();

@@ -20,6 +20,15 @@ pub struct Deferred {
     sent: bool,
 }
 
+/// Why rprof interrupts a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It waits for an arena; rprof must not answer its mailbox yet.
+    ForArena,
+    /// To see where it is.
+    ToLook,
+}
+
 /// A thread of the program and its state.
 pub struct Thread {
     /// Its process.
@@ -38,16 +47,12 @@ pub struct Thread {
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native: Option<Excursion>,
-    /// It is in a system call of native code that rprof watches.
-    pub in_native_call: bool,
     /// Its CPU seconds at the last transition.
     pub cpu_at_transition: f64,
     /// The version of the program that it executes.
     pub version: Version,
-    /// It waits for an arena; rprof must not answer its mailbox yet.
-    pub stalled: bool,
-    /// It was interrupted to see where it is.
-    pub peeked: bool,
+    /// Why rprof interrupts it, if it does.
+    pub interrupted: Option<Interrupted>,
     /// It must fault where the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
 }
@@ -95,13 +100,16 @@ impl Thread {
             regions,
             deferred: VecDeque::new(),
             native: None,
-            in_native_call: false,
             cpu_at_transition: 0.0,
             version,
-            stalled: false,
-            peeked: false,
+            interrupted: None,
             cut_off: None,
         }
+    }
+
+    /// Whether it waits for an arena.
+    pub fn is_stalled(&self) -> bool {
+        self.interrupted == Some(Interrupted::ForArena)
     }
 
     /// For interrupting it.

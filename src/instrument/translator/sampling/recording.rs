@@ -54,13 +54,15 @@ pub struct Recording {
     pub windows: Windows,
     /// Time of the last report of executions to the access sink.
     pub last_report: LastReport,
+    /// The program is only visited.
+    pub in_visits: bool,
 }
 
 impl Recording {
-    /// With these sinks. `visits`: windows are needed without them, too.
-    pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), visits: bool) -> Self {
-        let windows = Windows::new(drain.is_some() || bursts.is_some() || visits);
-        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default() }
+    /// With these sinks. `in_visits`: windows are needed without them, too.
+    pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), in_visits: bool) -> Self {
+        let windows = Windows::new(drain.is_some() || bursts.is_some() || in_visits);
+        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default(), in_visits }
     }
 
     /// The version that threads should be in.

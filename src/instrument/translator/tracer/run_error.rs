@@ -1,0 +1,63 @@
+//! Why following a thread went wrong.
+
+use nix::errno::Errno;
+
+use crate::instrument::CountError;
+use crate::instrument::translator::code_cache::regions::NoRegion;
+use crate::tracee::remote::RemoteError;
+use crate::tracee::thread::TraceError;
+
+/// Why following a thread went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The thread ended meanwhile: nothing is wrong.
+    #[error("a thread ended")]
+    Gone,
+    /// Tracing failed.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// A system call on the program's behalf failed.
+    #[error(transparent)]
+    Remote(RemoteError),
+    /// The engine cannot follow the program.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl From<TraceError> for RunError {
+    fn from(error: TraceError) -> Self {
+        if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }
+    }
+}
+
+impl From<RemoteError> for RunError {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Trace(error) => error.into(),
+            RemoteError::Ended(_) => RunError::Gone,
+            other => RunError::Remote(other),
+        }
+    }
+}
+
+impl From<NoRegion> for RunError {
+    fn from(error: NoRegion) -> Self {
+        match error {
+            NoRegion::TooManyThreads => RunError::Unsupported(error.to_string()),
+            NoRegion::NoRoom => {
+                let call = "finding room for the counters of one more thread";
+                RunError::Remote(RemoteError::Refused { call, source: Errno::ENOMEM })
+            }
+        }
+    }
+}
+
+impl From<RunError> for CountError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Trace(error) => error.into(),
+            RunError::Remote(error) => CountError::Remote(error),
+            other => CountError::Unsupported(other.to_string()),
+        }
+    }
+}
