@@ -230,8 +230,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     };
     let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
     if let Some(wanted) = args.function.filter(|_| view.kept(&profile).next().is_none()) {
-        let (all, near) = (profile.functions.len(), report::near::clause(&profile, &wanted));
-        bad_choice(&format!("--function {wanted}: none of the {all} functions has a name that matches{near}"));
+        bad_choice(&report::near::NoSuchName::of(&profile, format!("--function {wanted}"), &wanted).to_string());
     }
     let text = report::render(&profile, args.format, &view)?;
     match args.output {
