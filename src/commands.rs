@@ -13,7 +13,7 @@ use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
-use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
+use rprof::session::{self, CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<u8> {
@@ -49,7 +49,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         },
         frequency_hz: args.frequency,
         between: args.between,
-        window: Window { from_s, to_s },
+        collected: CollectedPart { from_s, to_s },
         imbalance: imbalance_position(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,

@@ -133,7 +133,7 @@ impl AccessBuffer {
 
     /// Makes a running `thread` record every access from now on, if the sink wants that: the bursts of all threads should
     /// overlap, and a buffer of selected accesses takes long to fill.
-    pub fn join_burst(&mut self, thread: &Thread) {
+    pub fn record_all(&mut self, thread: &Thread) {
         let regions = thread.regions.borrow();
         let complete = |mask: u64| mask == 0;
         if !thread.version.collects()

@@ -53,7 +53,7 @@ impl Recorded {
             if thread.version == wanted
                 && let Some(drain) = &mut self.samples.drain
             {
-                drain.join_burst(thread);
+                drain.record_all(thread);
             }
             // A thread that waits for something would have its system call interrupted.
             if (thread.version != wanted || peek) && !thread.is_stalled() && is_runnable(tid) {
