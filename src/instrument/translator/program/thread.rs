@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::excursions::Excursion;
 use crate::tracee::address::Address;
@@ -39,10 +39,10 @@ pub struct Thread {
     pub ordinal: u32,
     /// Its path through marked regions.
     pub path: AtomicU32,
-    /// Its region.
-    pub region: u32,
-    /// Where the region is.
-    pub regions: Arc<AtomicRefCell<Regions>>,
+    /// Its context.
+    pub context: u32,
+    /// Where the context is.
+    pub contexts: Arc<AtomicRefCell<Contexts>>,
     /// Signals that arrived where they could not be delivered.
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
@@ -82,13 +82,13 @@ fn timer_of(info: &SignalInfo) -> i32 {
 }
 
 impl Thread {
-    /// A new thread with a fresh region, in `version`.
+    /// A new thread with a fresh context, in `version`.
     pub fn new(
         pid: Pid,
         address_space: Pid,
         ordinal: u32,
-        region: u32,
-        regions: Arc<AtomicRefCell<Regions>>,
+        context: u32,
+        contexts: Arc<AtomicRefCell<Contexts>>,
         version: Version,
     ) -> Self {
         Thread {
@@ -96,8 +96,8 @@ impl Thread {
             address_space,
             ordinal,
             path: AtomicU32::new(0),
-            region,
-            regions,
+            context,
+            contexts,
             deferred: VecDeque::new(),
             native: None,
             cpu_at_transition: 0.0,

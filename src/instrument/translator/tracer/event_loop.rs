@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::translator::code_cache::regions::Request;
+use crate::instrument::translator::code_cache::contexts::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
 use crate::instrument::translator::program::excursions::Excursion;
@@ -190,9 +190,9 @@ impl Run {
         let mut full = Vec::new();
         let (mut drained, mut to_lend) = (false, Vec::new());
         for (&tid, thread) in &mut self.program.threads {
-            let shared = thread.regions.clone();
-            let regions = shared.borrow();
-            let request = if thread.is_stalled() { None } else { regions.request(thread.region) };
+            let shared = thread.contexts.clone();
+            let contexts = shared.borrow();
+            let request = if thread.is_stalled() { None } else { contexts.request(thread.context) };
             let Some(Request { site, target }) = request else { continue };
             let Some(address_space) = self.program.address_spaces.get(&thread.address_space) else { continue };
             any = true;
@@ -201,7 +201,7 @@ impl Run {
                 if thread.version.traces() {
                     self.recorded.samples.note_answer();
                 }
-                regions.respond(thread.region, target.get());
+                contexts.respond(thread.context, target.get());
                 continue;
             }
             let now = Instant::now();
@@ -215,10 +215,10 @@ impl Run {
             let Some(address_space) = self.program.address_spaces.get_mut(&thread.address_space) else { continue };
             address_space.asked = Some(now);
             if site == DRAIN {
-                drop(regions);
+                drop(contexts);
                 self.recorded.samples.take_records(&address_space.image.cache.borrow(), thread);
                 drained = true;
-                thread.regions.borrow().respond(thread.region, target.get());
+                thread.contexts.borrow().respond(thread.context, target.get());
                 continue;
             }
             if thread.version.traces() {
@@ -237,7 +237,7 @@ impl Run {
                             bursts.end(thread.ordinal);
                         }
                     }
-                    regions.respond(thread.region, destination.get());
+                    contexts.respond(thread.context, destination.get());
                 }
                 Err(TranslateError::Full) => full.push(tid),
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),

@@ -2,7 +2,7 @@
 //! could translate, or needs another arena, which the others would not have. Then it gets a code cache of its own.
 //!
 //! ```text
-//!  learns text ─▶ do relatives have other bytes there? ─▶ hold its threads ─▶ new tables, regions, arenas
+//!  learns text ─▶ do relatives have other bytes there? ─▶ hold its threads ─▶ new tables, contexts, arenas
 //!                                                              └▶ each goes on at its own program counter ◀┘
 //! ```
 

@@ -34,7 +34,7 @@ impl Run {
         let mailbox = |(&tid, t): (&Pid, &Thread)| Mailbox {
             tid,
             address_space: t.address_space,
-            region: t.region,
+            context: t.context,
             version: t.version,
         };
         let mailboxes = threads.map(mailbox).collect();

@@ -32,9 +32,9 @@ impl Program {
         }
         let thread = self.thread(tid)?;
         let at = {
-            let regions = thread.regions.borrow();
-            (0u32..).zip(words).for_each(|(i, word)| regions.set(thread.region, layout::ACTION + 8 * i, word));
-            (regions.base(thread.region) + u64::from(layout::ACTION)).get()
+            let contexts = thread.contexts.borrow();
+            (0u32..).zip(words).for_each(|(i, word)| contexts.set(thread.context, layout::ACTION + 8 * i, word));
+            (contexts.base(thread.context) + u64::from(layout::ACTION)).get()
         };
         let asked = if of_open { Registers { rdi: at, ..registers } } else { Registers { rsi: at, ..registers } };
         let (stopped, after) = self.execute(stopped, asked, site)?;
@@ -62,9 +62,9 @@ impl Program {
         let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
         let text: Vec<TextRange> =
             address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
-        let regions = address_space.image.regions.borrow().mapping();
+        let contexts = address_space.image.contexts.borrow().mapping();
         let cache = address_space.image.cache.borrow();
-        let ours: Vec<_> = cache.mappings().chain([regions]).map(|(at, size)| (at.get(), size)).collect();
+        let ours: Vec<_> = cache.mappings().chain([contexts]).map(|(at, size)| (at.get(), size)).collect();
         // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
         file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
     }

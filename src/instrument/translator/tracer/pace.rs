@@ -113,8 +113,8 @@ impl Recorded {
         let same_phase = before.phase() == wanted.phase();
         let mut drain = self.samples.drain.as_mut().filter(|_| !same_phase);
         match &mut drain {
-            Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
-            None => empty(&thread.regions.borrow(), thread.region, wanted),
+            Some(drain) => drain.enter(&thread.contexts.borrow(), thread.context, thread.ordinal, wanted),
+            None => empty(&thread.contexts.borrow(), thread.context, wanted),
         }
         self.samples.note_turn((tid, before, in_cache), &program.threads, since_start_s);
     }

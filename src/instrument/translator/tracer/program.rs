@@ -174,7 +174,7 @@ impl Program {
     /// The last system call in a thread's mailbox.
     pub fn site_of_call(&self, tid: Pid) -> Result<Option<CallSite>, RunError> {
         let (thread, address_space) = self.thread_and_space(tid)?;
-        let id = thread.regions.borrow().get(thread.region, layout::SITE);
+        let id = thread.contexts.borrow().get(thread.context, layout::SITE);
         Ok(address_space.image.cache.borrow().call_sites.get(id as usize).copied())
     }
 
@@ -182,7 +182,7 @@ impl Program {
     pub fn note_mask(&self, stopped: &Stopped) -> Result<(), RunError> {
         let mask = stopped.signal_mask()?;
         let thread = self.thread(stopped.tid())?;
-        thread.regions.borrow().set(thread.region, layout::SIGNAL_MASK, mask);
+        thread.contexts.borrow().set(thread.context, layout::SIGNAL_MASK, mask);
         Ok(())
     }
 }

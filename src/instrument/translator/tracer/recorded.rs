@@ -100,7 +100,7 @@ impl Recorded {
         let cache = address_space.image.cache.borrow();
         let Some(arena) = cache.arena_of(at) else { return Ok(State::Outside) };
         let stubs = cache.arenas[arena].stubs;
-        let get = |offset| thread.regions.borrow().get(thread.region, offset);
+        let get = |offset| thread.contexts.borrow().get(thread.context, offset);
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as u32;
             let state = if site == DRAIN || site == MARK { State::Continued } else { State::Program };
@@ -117,7 +117,7 @@ impl Recorded {
                 note_call(&mut self.marks, &mut self.calls, address_space, thread);
             }
             registers.rcx = get(layout::SAVE_RCX);
-            thread.regions.borrow().respond(thread.region, 0);
+            thread.contexts.borrow().respond(thread.context, 0);
             return Ok(state);
         }
         // Before a system call that has a slow path, or right after it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
-use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::program::image::ImageRef;
 use crate::instrument::translator::relayout::hot_code::{HotnessPoll, PlacingSettings};
@@ -59,15 +59,15 @@ impl Run {
         }
     }
 
-    /// A new code cache and its regions, as this run needs them.
-    pub fn image(&self, mut cache: CodeCache, regions: Regions) -> ImageRef {
+    /// A new code cache and its contexts, as this run needs them.
+    pub fn image(&self, mut cache: CodeCache, contexts: Contexts) -> ImageRef {
         cache.has_sink = self.recorded.samples.drain.is_some();
         cache.set_polling(self.polling.is_on);
-        cache.prepare_traces(&regions);
+        cache.prepare_traces(&contexts);
         if self.visits {
             allow_rseq(&cache.tables);
         }
-        ImageRef::new(cache, regions, self.looks.settings)
+        ImageRef::new(cache, contexts, self.looks.settings)
     }
 
     pub fn set_polling(&mut self, polling: bool) {

@@ -3,7 +3,7 @@
 use nix::errno::Errno;
 
 use crate::instrument::CountError;
-use crate::instrument::translator::code_cache::regions::NoRegion;
+use crate::instrument::translator::code_cache::contexts::NoContext;
 use crate::tracee::remote::RemoteError;
 use crate::tracee::thread::TraceError;
 
@@ -40,11 +40,11 @@ impl From<RemoteError> for RunError {
     }
 }
 
-impl From<NoRegion> for RunError {
-    fn from(error: NoRegion) -> Self {
+impl From<NoContext> for RunError {
+    fn from(error: NoContext) -> Self {
         match error {
-            NoRegion::TooManyThreads => RunError::Unsupported(error.to_string()),
-            NoRegion::NoRoom => {
+            NoContext::TooManyThreads => RunError::Unsupported(error.to_string()),
+            NoContext::NoRoom => {
                 let call = "finding room for the counters of one more thread";
                 RunError::Remote(RemoteError::Refused { call, source: Errno::ENOMEM })
             }

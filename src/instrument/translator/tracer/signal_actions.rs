@@ -81,8 +81,8 @@ impl Program {
     ) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
         let thread = self.thread(tid)?;
-        let (region, regions, pid) = (thread.region, thread.regions.clone(), thread.pid);
-        let mask = regions.borrow().get(region, layout::SIGNAL_MASK);
+        let (context, contexts, pid) = (thread.context, thread.contexts.clone(), thread.pid);
+        let mask = contexts.borrow().get(context, layout::SIGNAL_MASK);
         let blocked = mask & bit(signal) != 0;
         if blocked {
             stopped.set_signal_mask(mask)?;
@@ -101,11 +101,11 @@ impl Program {
             return Ok((stopped, false));
         }
         let place = {
-            let regions = regions.borrow();
+            let contexts = contexts.borrow();
             for (i, word) in (0u32..).zip(action.0) {
-                regions.set(region, layout::ACTION + 8 * i, word);
+                contexts.set(context, layout::ACTION + 8 * i, word);
             }
-            regions.base(region) + u64::from(layout::ACTION)
+            contexts.base(context) + u64::from(layout::ACTION)
         };
         let address_space = self.address_space(tid)?;
         let mut remote = remote_in(address_space, stopped)?;

@@ -144,7 +144,7 @@ impl Run {
             (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
         }
         let thread = self.program.thread(stopped.tid())?;
-        registers.gs_base = thread.regions.borrow().get(thread.region, layout::PROGRAM_GS);
+        registers.gs_base = thread.contexts.borrow().get(thread.context, layout::PROGRAM_GS);
         stopped.set_registers(&registers)?;
         Ok(stopped)
     }

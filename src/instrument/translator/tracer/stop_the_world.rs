@@ -143,7 +143,7 @@ impl Run {
         self.move_over(first)
     }
 
-    /// New tables, regions and arenas; the old ones are unmapped there.
+    /// New tables, contexts and arenas; the old ones are unmapped there.
     fn renew(&mut self, space: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let members = self.program.threads_in(space);
@@ -152,25 +152,25 @@ impl Run {
             self.recorded.drain_buffer(&self.program, id);
         }
         let address_space = self.program.address_spaces.get(&space).ok_or(RunError::Gone)?;
-        let ((cache, regions), stopped, signals) = prepare_image::renew(address_space, stopped)?;
-        let new = self.image(cache, regions);
+        let ((cache, contexts), stopped, signals) = prepare_image::renew(address_space, stopped)?;
+        let new = self.image(cache, contexts);
         let address_space = self.program.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
         let old = std::mem::replace(&mut address_space.image, new.clone());
         address_space.pages.borrow_mut().forget();
         for id in members {
             let Some(thread) = self.program.threads.get_mut(&id) else { continue };
             self.recorded.marks.moved(&mut old.cache.borrow_mut(), thread);
-            let region = new.regions.borrow_mut().take()?;
+            let context = new.contexts.borrow_mut().take()?;
             {
-                let (from, to) = (old.regions.borrow(), new.regions.borrow());
+                let (from, to) = (old.contexts.borrow(), new.contexts.borrow());
                 for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {
-                    to.set(region, offset, from.get(thread.region, offset));
+                    to.set(context, offset, from.get(thread.context, offset));
                 }
-                old.cache.borrow_mut().take_counters(&from, thread.region, thread.ordinal);
+                old.cache.borrow_mut().take_counters(&from, thread.context, thread.ordinal);
             }
-            old.regions.borrow_mut().give_back(thread.region);
-            (thread.region, thread.regions) = (region, new.regions.clone());
-            enter(&mut self.recorded.samples.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
+            old.contexts.borrow_mut().give_back(thread.context);
+            (thread.context, thread.contexts) = (context, new.contexts.clone());
+            enter(&mut self.recorded.samples.drain, &new.contexts.borrow(), context, thread.ordinal, thread.version);
         }
         self.program.defer_all(tid, signals);
         Ok(stopped)
@@ -189,7 +189,7 @@ impl Run {
     /// Moves a thread whose registers are the program's to the new code cache.
     fn move_over(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let thread = self.program.thread(stopped.tid())?;
-        let base = thread.regions.borrow().base(thread.region);
+        let base = thread.contexts.borrow().base(thread.context);
         let mut registers = stopped.registers()?;
         restart_call(&mut registers);
         registers.gs_base = base.get();

@@ -5,8 +5,8 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
+use crate::instrument::translator::code_cache::contexts::Request;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::program_state::State;
@@ -149,11 +149,11 @@ impl Run {
     pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let thread = self.program.thread_mut(tid)?;
-        let (region, regions, version) = (thread.region, thread.regions.clone(), thread.version);
+        let (context, contexts, version) = (thread.context, thread.contexts.clone(), thread.version);
         let (waits, Request { site, target }, response) = {
-            let regions = regions.borrow();
-            let waits = regions.request(region).is_some();
-            (waits, regions.last_request(region), regions.get(region, layout::RESPONSE))
+            let contexts = contexts.borrow();
+            let waits = contexts.request(context).is_some();
+            (waits, contexts.last_request(context), contexts.get(context, layout::RESPONSE))
         };
         if thread.is_stalled() {
             thread.interrupted = None;
@@ -187,10 +187,10 @@ impl Run {
             self.polling.waited += begin.elapsed();
             destination
         };
-        let regions = regions.borrow();
-        regions.respond(region, 0);
+        let contexts = contexts.borrow();
+        contexts.respond(context, 0);
         let mut registers = stopped.registers()?;
-        registers.rcx = regions.get(region, layout::SAVE_RCX);
+        registers.rcx = contexts.get(context, layout::SAVE_RCX);
         registers.rip = destination;
         stopped.set_registers(&registers)?;
         Ok(stopped)

@@ -219,19 +219,19 @@ impl Program {
         self.go_on(stopped)
     }
 
-    /// Emulates the GS base: rprof uses the register, and the program's base is in the thread's region. A shadow stack would not
+    /// Emulates the GS base: rprof uses the register, and the program's base is in the thread's context. A shadow stack would not
     /// survive translation.
     fn arch_prctl(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let thread = self.thread(tid)?;
-        let (region, regions) = (thread.region, thread.regions.clone());
+        let (context, contexts) = (thread.context, thread.contexts.clone());
         let result = match registers.rdi {
             ARCH_SET_GS => {
-                regions.borrow().set(region, layout::PROGRAM_GS, registers.rsi);
+                contexts.borrow().set(context, layout::PROGRAM_GS, registers.rsi);
                 0
             }
             ARCH_GET_GS => {
-                let base = regions.borrow().get(region, layout::PROGRAM_GS);
+                let base = contexts.borrow().get(context, layout::PROGRAM_GS);
                 let address_space = self.address_space(tid)?;
                 let written = address_space.memory.write(Address::new(registers.rsi), &base.to_le_bytes());
                 if written.is_ok() { 0 } else { -libc::EFAULT }

@@ -136,22 +136,22 @@ impl Run {
         {
             self.program.settings.insert(pid, inherited);
         }
-        let region = image.regions.borrow_mut().take()?;
+        let context = image.contexts.borrow_mut().take()?;
         let old = self.program.thread(parent)?;
-        let regions = image.regions.borrow();
-        regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
+        let contexts = image.contexts.borrow();
+        contexts.set(context, layout::PROGRAM_GS, contexts.get(old.context, layout::PROGRAM_GS));
         let ordinal = self.evidence.roster.enter(pid, tid);
         let forks = pid != parent_group && !shares_memory;
         let path = if forks { self.recorded.marks.forked(old.ordinal, ordinal) } else { 0 };
         // It begins where its parent is.
-        enter(&mut self.recorded.samples.drain, &regions, region, ordinal, old.version);
-        let mut thread = Thread::new(pid, space, ordinal, region, image.regions.clone(), old.version);
+        enter(&mut self.recorded.samples.drain, &contexts, context, ordinal, old.version);
+        let mut thread = Thread::new(pid, space, ordinal, context, image.contexts.clone(), old.version);
         thread.path = AtomicU32::new(path);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.program.threads.insert(tid, thread);
         self.program.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
-        registers.gs_base = regions.base(region).get();
+        registers.gs_base = contexts.base(context).get();
         stopped.set_registers(&registers)?;
         if self.program.watches_calls(parent) {
             self.note_native(tid, Destination::Native(Address::new(registers.rip)));
@@ -208,13 +208,13 @@ impl Run {
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
         image.cache.watched.mpi.sees_sockets = true;
-        let shared = self.image(image.cache, image.regions);
-        let region = shared.regions.borrow_mut().take()?;
+        let shared = self.image(image.cache, image.contexts);
+        let context = shared.contexts.borrow_mut().take()?;
         // A burst does not begin in the kernel or the loader.
         let version = self.recorded.samples.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
-        enter(&mut self.recorded.samples.drain, &shared.regions.borrow(), region, ordinal, version);
-        self.program.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
-        let base = shared.regions.borrow().base(region);
+        enter(&mut self.recorded.samples.drain, &shared.contexts.borrow(), context, ordinal, version);
+        self.program.threads.insert(tid, Thread::new(tid, tid, ordinal, context, shared.contexts.clone(), version));
+        let base = shared.contexts.borrow().base(context);
         let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
         let address_space = AddressSpace {
             begins_natively,
@@ -302,9 +302,9 @@ impl Run {
             // Addresses and bursts are recorded under each thread's own ordinal, so its counts need the same ordinal.
             let own = !ended || self.recorded.samples.drain.is_some() || self.recorded.samples.bursts.is_some();
             let charged = if own { thread.ordinal } else { self.evidence.roster.charge(thread.ordinal) };
-            cache.take_counters(&thread.regions.borrow(), thread.region, charged);
+            cache.take_counters(&thread.contexts.borrow(), thread.context, charged);
         }
-        thread.regions.borrow_mut().give_back(thread.region);
+        thread.contexts.borrow_mut().give_back(thread.context);
     }
 }
 

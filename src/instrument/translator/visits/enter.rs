@@ -130,8 +130,8 @@ impl Visitor {
         let is_vdso = |at: Address| maps.iter().any(|m| m.contains(at) && m.path == "[vdso]");
         let near: Vec<Address> = near.map(|t| t.start).filter(|at| !is_vdso(*at)).collect();
         let limit = self.run.program.open_address_space(pid);
-        let (cache, regions, stopped, deferred) = prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
-        let image = self.run.image(cache, regions);
+        let (cache, contexts, stopped, deferred) = prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
+        let image = self.run.image(cache, contexts);
         let address_space = AddressSpace::new(pid, memory, text, &self.run.program.modules, image);
         let mut remote = remote_in(&address_space, stopped)?;
         // A process has those of the one that forked it.
@@ -159,14 +159,14 @@ impl Visitor {
             if status.caught & bit(signal) == 0 {
                 return Ok((Action::without_handler(status.ignored & bit(signal) != 0), stopped));
             }
-            let region = address_space.image.regions.borrow_mut().take()?;
-            let at = address_space.image.regions.borrow().base(region) + u64::from(layout::ACTION);
+            let context = address_space.image.contexts.borrow_mut().take()?;
+            let at = address_space.image.contexts.borrow().base(context) + u64::from(layout::ACTION);
             let mut remote = remote_in(address_space, stopped)?;
             let read = remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, 0, at.get(), 8, 0, 0]);
-            let regions = address_space.image.regions.borrow();
-            let words = [0, 1, 2, 3].map(|i| regions.get(region, layout::ACTION + 8 * i));
-            drop(regions);
-            address_space.image.regions.borrow_mut().give_back(region);
+            let contexts = address_space.image.contexts.borrow();
+            let words = [0, 1, 2, 3].map(|i| contexts.get(context, layout::ACTION + 8 * i));
+            drop(contexts);
+            address_space.image.contexts.borrow_mut().give_back(context);
             read?;
             let (stopped, signals) = remote.finish()?;
             deferred.extend(signals);
@@ -179,22 +179,22 @@ impl Visitor {
         Ok(stopped)
     }
 
-    /// Gives a stopped thread a region and an address in the cache to go on at.
+    /// Gives a stopped thread a context and an address in the cache to go on at.
     fn move_in(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let image = self.run.program.address_spaces.get(&pid).ok_or(RunError::Gone)?.image.clone();
         let mut registers = stopped.registers()?;
-        let region = image.regions.borrow_mut().take()?;
+        let context = image.contexts.borrow_mut().take()?;
         let ordinal = self.ordinal(pid, tid);
-        image.regions.borrow().set(region, layout::PROGRAM_GS, registers.gs_base);
+        image.contexts.borrow().set(context, layout::PROGRAM_GS, registers.gs_base);
         let version = if self.with_addresses {
             self.run.recorded.samples.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
         } else {
             Version::Plain
         };
-        enter(&mut self.run.recorded.samples.drain, &image.regions.borrow(), region, ordinal, version);
-        registers.gs_base = image.regions.borrow().base(region).get();
-        self.run.program.threads.insert(tid, Thread::new(pid, pid, ordinal, region, image.regions.clone(), version));
+        enter(&mut self.run.recorded.samples.drain, &image.contexts.borrow(), context, ordinal, version);
+        registers.gs_base = image.contexts.borrow().base(context).get();
+        self.run.program.threads.insert(tid, Thread::new(pid, pid, ordinal, context, image.contexts.clone(), version));
         self.run.program.note_mask(&stopped)?;
         self.run.redirect(stopped, registers)
     }
@@ -218,7 +218,7 @@ impl Visitor {
     fn undo(&mut self, tids: &[Pid], natively: &[(Pid, Registers)]) {
         for &tid in tids {
             if let Some(thread) = self.run.program.threads.remove(&tid) {
-                thread.regions.borrow_mut().give_back(thread.region);
+                thread.contexts.borrow_mut().give_back(thread.context);
                 self.run.evidence.roster.leave(tid);
             }
             let stopped = Stopped::still(tid);
