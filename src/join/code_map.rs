@@ -11,7 +11,7 @@ use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 pub type FunctionId = u32;
 
 /// A function with evidence.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct KnownFunction {
     /// Full demangled name.
     pub name: Arc<str>,
@@ -85,14 +85,7 @@ impl<'r> CodeMap<'r> {
     /// A function without code that evidence is attributed to, such as `[kernel]`.
     pub fn stand_in(&mut self, name: &str) -> FunctionId {
         let name: Arc<str> = name.into();
-        let function = KnownFunction {
-            name: name.clone(),
-            named: false,
-            module: name.clone(),
-            place: None,
-            made_at_run_time: false,
-            parts: Vec::new(),
-        };
+        let function = KnownFunction { name: name.clone(), module: name.clone(), ..KnownFunction::default() };
         self.intern(Key::Name(name), function)
     }
 

@@ -230,11 +230,9 @@ impl Run {
                         let why = address_space.untranslated(at);
                         thread.native = Some(Excursion::begin(tid, why));
                         self.evidence.uncounted.note(why);
-                        if thread.version.traces()
-                            && let Some(bursts) = &mut self.recorded.samples.bursts
-                        {
-                            bursts.drain(&address_space.image.cache.borrow(), thread);
-                            bursts.end(thread.ordinal);
+                        if thread.version.traces() {
+                            self.recorded.samples.take_records(&address_space.image.cache.borrow(), thread);
+                            self.recorded.samples.close_burst(thread);
                         }
                     }
                     contexts.respond(thread.context, destination.get());

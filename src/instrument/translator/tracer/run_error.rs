@@ -24,6 +24,14 @@ pub(crate) enum RunError {
     Unsupported(String),
 }
 
+/// The value; `None` if the thread ended meanwhile.
+pub(crate) fn unless_gone<T>(result: Result<T, RunError>) -> Result<Option<T>, RunError> {
+    match result {
+        Err(RunError::Gone) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 impl From<TraceError> for RunError {
     fn from(error: TraceError) -> Self {
         if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }

@@ -11,7 +11,7 @@ use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::sampling::access_buffer::enter;
 use crate::instrument::translator::tracer::program::remote_in;
 use crate::instrument::translator::tracer::run::Run;
-use crate::instrument::translator::tracer::run_error::RunError;
+use crate::instrument::translator::tracer::run_error::{RunError, unless_gone};
 use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::text_ranges::{Treatment, find_text};
 use crate::tracee::address::Address;
@@ -126,19 +126,12 @@ impl Run {
         self.program.ensure_room_allowed(pid)?;
         let mut ready = Vec::new();
         for held in self.hold(space, Some(tid)) {
-            match self.leave_cache(held.stopped) {
-                Ok(stopped) => ready.push(Held { stopped, ..held }),
-                Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            ready.extend(unless_gone(self.leave_cache(held.stopped))?.map(|stopped| Held { stopped, ..held }));
         }
         let first = self.leave_cache(stopped)?;
         let first = self.renew(space, first)?;
         for held in ready {
-            match self.move_on(held) {
-                Ok(()) | Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            unless_gone(self.move_on(held))?;
         }
         self.move_over(first)
     }

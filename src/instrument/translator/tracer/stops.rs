@@ -109,16 +109,23 @@ impl Run {
                     .into(),
             ));
         }
-        if info.si_code != SI_KERNEL {
-            if own.is_none() {
-                return self.signal(stopped, libc::SIGTRAP);
+        let Some(own) = own else {
+            if far && info.si_code == SI_KERNEL {
+                return Err(RunError::Unsupported(
+                    "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
+                ));
             }
+            return self.signal(stopped, libc::SIGTRAP);
+        };
+        if info.si_code != SI_KERNEL {
             self.program.defer_merged(tid, libc::SIGTRAP, info);
         }
+        if own == OwnTrap::Exit {
+            self.polling.was_impatient(tid);
+        }
+        let (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
         match own {
-            Some(OwnTrap::Exit) => {
-                self.polling.was_impatient(tid);
-                let (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
+            OwnTrap::Exit => {
                 let stopped = self.answer_stopped(stopped)?;
                 self.program.go_on(stopped)?;
                 if self.recorded.samples.is_tracing() {
@@ -126,23 +133,14 @@ impl Run {
                 }
                 Ok(())
             }
-            Some(OwnTrap::Call) => {
-                let (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
-                self.call(stopped, registers)
+            OwnTrap::Call => self.call(stopped, registers),
+            // It entered an invalidated block, and continues in the present text.
+            OwnTrap::Dropped => {
+                let mut registers = Registers { rip: at.get(), ..registers };
+                self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)?;
+                self.go_on_as_program(stopped, registers)
             }
-            Some(OwnTrap::Dropped) => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
-            None if far => Err(RunError::Unsupported(
-                "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
-            )),
-            None => self.signal(stopped, libc::SIGTRAP),
         }
-    }
-
-    /// A thread entered an invalidated block: it continues in the present text.
-    fn leave_dropped(&mut self, stopped: Stopped, mut registers: Registers) -> Result<(), RunError> {
-        let (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
-        self.recorded.as_the_program_has_it(&self.program, stopped.tid(), &mut registers)?;
-        self.go_on_as_program(stopped, registers)
     }
 
     /// Answers the mailbox of a thread that stopped while it waited.

@@ -14,7 +14,7 @@ use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::program::remote_in;
-use crate::instrument::translator::tracer::run_error::RunError;
+use crate::instrument::translator::tracer::run_error::{RunError, unless_gone};
 use crate::instrument::translator::tracer::tasks::CS_64;
 use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
@@ -95,11 +95,7 @@ impl Visitor {
         let first = self.read_actions(pid, first, status, &mut deferred)?;
         let mut ready = Vec::new();
         for stopped in std::iter::once(first).chain(caught) {
-            match self.move_in(pid, stopped) {
-                Ok(stopped) => ready.push(stopped),
-                Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            ready.extend(unless_gone(self.move_in(pid, stopped))?);
         }
         for stopped in ready {
             let tid = stopped.tid();
@@ -107,10 +103,7 @@ impl Visitor {
                 self.run.program.defer_all(tid, std::mem::take(&mut deferred));
             }
             self.cpu_before.extend(read_cpu_seconds(tid).map(|cpu_s| (tid, cpu_s)));
-            match self.run.program.go_on(stopped) {
-                Ok(()) | Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            unless_gone(self.run.program.go_on(stopped))?;
         }
         Ok(())
     }
