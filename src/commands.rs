@@ -13,7 +13,7 @@ use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
-use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
+use rprof::session::{self, CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<u8> {
@@ -49,7 +49,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         },
         frequency_hz: args.frequency,
         between: args.between,
-        window: Window { from_s, to_s },
+        collected: CollectedPart { from_s, to_s },
         imbalance: imbalance_position(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,
@@ -244,8 +244,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     };
     let view = View { extent, source, flames, ..view(pattern.as_deref(), args.precision, args.full_names) };
     if let Some(wanted) = args.function.filter(|_| view.kept(&profile).next().is_none()) {
-        let (all, near) = (profile.functions.len(), report::near::clause(&profile, &wanted));
-        bad_choice(&format!("--function {wanted}: none of the {all} functions has a name that matches{near}"));
+        bad_choice(&report::near::NoSuchName::of(&profile, format!("--function {wanted}"), &wanted).to_string());
     }
     let text = report::render(&profile, args.format, &view)?;
     match args.output {

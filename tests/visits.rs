@@ -309,7 +309,9 @@ fn a_process_is_attached_to_and_left_as_it_was() {
     match triad["flops"]["total"].as_f64() {
         Some(flops) => assert!(flops > 0.0, "0 is no estimate"),
         // On a busy host hardly a window may meet it.
-        None => assert!(triad["source"]["flops"]["reason"].as_str().is_some_and(|why| why.contains("window")), "{triad}"),
+        None => {
+            assert!(triad["source"]["flops"]["reason"].as_str().is_some_and(|why| why.contains("window")), "{triad}")
+        }
     }
     let again = sandbox.run(["report", "r", "--function", "triad"]);
     assert!(status(&again) == 0 && stdout(&again).contains("triad"), "{}", stderr(&again));

@@ -8,7 +8,7 @@ use super::blocks::ExecutedBlocks;
 use super::certified;
 use super::chains::{Chains, chains};
 use super::clocks::Clocks;
-use super::code_map::{CodeMap, FunctionId};
+use super::code_map::{CodeMap, FunctionId, KnownFunction};
 use super::counts::{Counts, FunctionCounts};
 use super::disassembly;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
@@ -175,9 +175,7 @@ impl<'e> Joined<'e> {
                 (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
-            let place = code.known(id).place;
-            let made_at_run_time = place.is_some_and(|place| code.is_made_at_run_time(place));
-            let counts = self.trusted(id, counts.as_ref(), place, made_at_run_time);
+            let counts = self.trusted(id, counts.as_ref(), code.known(id));
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {
                 let counted = function.flops.map(|f| f.total as f64);
@@ -292,19 +290,18 @@ impl<'e> Joined<'e> {
         &self,
         id: FunctionId,
         counts: Option<&'c FunctionCounts>,
-        place: Option<Place>,
-        made_at_run_time: bool,
+        known: &KnownFunction,
     ) -> Result<&'c FunctionCounts, String> {
         if self.executed.is_none() {
             let reason = self.evidence.counted_missing.clone();
             return Err(reason.unwrap_or_else(|| "there was no counted pass".into()));
         }
+        let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
         if let Some(timed) = self.evidence.timed {
             let unsampled = Elapsed::default();
             let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
             let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
             let whole = counts.map(|c| &c.whole);
-            let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
             match warnings::contradiction(elapsed, whole, period, self.fastest) {
                 Some(_) if in_windows && whole.is_some() => {
                     return Err("windows met more of it than its samples leave time for".into());
@@ -314,11 +311,10 @@ impl<'e> Joined<'e> {
             }
         }
         if counts.is_some() {
-            self.interval(place)?;
+            self.interval(known.place)?;
         }
-        let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
         let reason = match self.common.missing {
-            _ if in_windows && made_at_run_time => "it was made at run time, and windows leave such code alone",
+            _ if in_windows && known.made_at_run_time => "it was made at run time, and windows leave such code alone",
             _ if in_windows => "no window met it",
             Missing::OtherCode => "the counted pass did not execute it",
             Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
@@ -371,7 +367,7 @@ impl<'e> Joined<'e> {
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
             estimated: self.interval(known.place).unwrap_or_default(),
-            made_at_run_time: known.place.is_some_and(|place| code.is_made_at_run_time(place)),
+            made_at_run_time: known.made_at_run_time,
             traffic: self.traffic_of(&context, |offset| !nest.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
             calls: context.chains.calls,
@@ -409,14 +405,15 @@ impl<'e> Joined<'e> {
         instructions: &[(u64, AtInstruction)],
         code: &mut CodeMap,
     ) -> Vec<Function> {
-        let module = code.known(context.id).place.map_or(0, |place| place.module);
+        let &KnownFunction { place, made_at_run_time, .. } = code.known(context.id);
+        let module = place.map_or(0, |place| place.module);
         let children = nest.loops.iter().enumerate().filter(|(_, l)| l.parent == parent);
         let mut loops = Vec::new();
         for (index, shape_loop) in children {
             let number = self.loop_numbers.number(context.id, index as u32);
             let header = super::modules::Place { module, offset: shape_loop.header };
             let line = code.line_in(header, function.file.as_deref());
-            let entry = code.known(context.id).place.map_or(0, |p| p.offset);
+            let entry = place.map_or(0, |p| p.offset);
             let suffix = match &line {
                 Some(line) if function.file.as_deref() == Some(&*line.file) => format!(":{}", line.line),
                 Some(line) => format!(":{}:{}", line.file.rsplit('/').next().unwrap_or(&line.file), line.line),
@@ -435,7 +432,7 @@ impl<'e> Joined<'e> {
             let chains: Vec<_> =
                 context.chains.of_loops.iter().filter(|(l, _)| *l == index).map(|(_, c)| c.clone()).collect();
             let analysed = if chains.is_empty() { 0.0 } else { 1.0 };
-            let interval = self.interval_of_loop(code.known(context.id).place, shape_loop.header);
+            let interval = self.interval_of_loop(place, shape_loop.header);
             let (counts, of_loop) = match (loop_counts(context, index, shape_loop.waits), interval) {
                 (Ok(counts), Ok(interval)) => (Ok(counts), interval),
                 (Err(reason), _) | (_, Err(reason)) => (Err(reason), None),
@@ -445,7 +442,7 @@ impl<'e> Joined<'e> {
                 inclusive_s: None,
                 counts,
                 estimated: of_loop,
-                made_at_run_time: code.is_made_at_run_time(Place { module, offset: 0 }),
+                made_at_run_time,
                 traffic: self.traffic_of(context, |offset| nest.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
                 calls: None,
@@ -455,7 +452,7 @@ impl<'e> Joined<'e> {
             facts_of_loop.account = self.account(context.id, &facts_of_loop, function.clock_hz, own);
             account::name_branches(&mut facts_of_loop, module, code);
             if self.hot_loops.contains(&number) {
-                let found = match code.is_made_at_run_time(header) {
+                let found = match made_at_run_time {
                     true => Err(disassembly::MADE_AT_RUN_TIME),
                     false => Ok(disassembly::of_loop(nest, index as u32, module, instructions, code)),
                 };

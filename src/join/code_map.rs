@@ -11,7 +11,7 @@ use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 pub type FunctionId = u32;
 
 /// A function with evidence.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct KnownFunction {
     /// Full demangled name.
     pub name: Arc<str>,
@@ -21,6 +21,8 @@ pub struct KnownFunction {
     pub module: Arc<str>,
     /// Its first instruction; `None` for stand-ins such as `[kernel]`.
     pub place: Option<Place>,
+    /// Its code was made at run time.
+    pub made_at_run_time: bool,
     /// Its code ranges with evidence, in the joint module.
     pub parts: Vec<(u64, u64)>,
 }
@@ -55,11 +57,6 @@ impl<'r> CodeMap<'r> {
         self.modules.place(pass, code)
     }
 
-    /// Whether the code at `place` was made at run time.
-    pub fn is_made_at_run_time(&self, place: Place) -> bool {
-        self.modules.joint()[place.module as usize].kind == ModuleKind::Anonymous
-    }
-
     /// Passes the targets of executed calls on to the resolver.
     pub fn call_targets(&mut self, targets: &mut [Place]) {
         targets.sort_unstable();
@@ -88,8 +85,7 @@ impl<'r> CodeMap<'r> {
     /// A function without code that evidence is attributed to, such as `[kernel]`.
     pub fn stand_in(&mut self, name: &str) -> FunctionId {
         let name: Arc<str> = name.into();
-        let function =
-            KnownFunction { name: name.clone(), named: false, module: name.clone(), place: None, parts: Vec::new() };
+        let function = KnownFunction { name: name.clone(), module: name.clone(), ..KnownFunction::default() };
         self.intern(Key::Name(name), function)
     }
 
@@ -144,16 +140,22 @@ impl<'r> CodeMap<'r> {
     fn resolve(&mut self, place: Place) -> (u64, FunctionId) {
         let module = &self.modules.joint()[place.module as usize];
         let found = self.resolver.function(module, place.offset);
-        let moves = module.kind == ModuleKind::Anonymous && found.named;
+        let made_at_run_time = module.kind == ModuleKind::Anonymous;
         let start = Place { offset: found.start, ..place };
-        let maker = (module.kind == ModuleKind::Anonymous && !found.named).then(|| self.modules.maker(place.module));
+        let maker = (made_at_run_time && !found.named).then(|| self.modules.maker(place.module));
         let (key, name) = match maker.flatten() {
             Some(maker) => (Key::Made(maker), format!("{}+0x0", found.module).into()),
-            None if moves => (Key::Name(found.name.clone()), found.name),
+            None if made_at_run_time && found.named => (Key::Name(found.name.clone()), found.name),
             None => (Key::Place(start), found.name),
         };
-        let known =
-            KnownFunction { name, named: found.named, module: found.module, place: Some(start), parts: Vec::new() };
+        let known = KnownFunction {
+            name,
+            named: found.named,
+            module: found.module,
+            place: Some(start),
+            made_at_run_time,
+            parts: Vec::new(),
+        };
         let id = self.intern(key, known);
         // A resolver that returns a range without the address would make every look-up a new one.
         let (from, to) = (found.part_start.min(place.offset), found.part_end.max(place.offset.saturating_add(1)));

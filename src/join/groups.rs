@@ -27,8 +27,8 @@ struct Known {
     dimensions: Vec<u32>,
 }
 
-/// The place of a communicator: (rank, its index there).
-type Place = (u32, u32);
+/// The handle of a communicator: (rank, its index there).
+type Handle = (u32, u32);
 
 /// Finds the members of all communicators. `ranks` are all ranks of the job, by their number.
 pub fn groups(ranks: &[RankCalls]) -> Groups {
@@ -41,7 +41,7 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
     let mut to_do = vec![(Known { group: world, dimensions: Vec::new() }, own)];
     while let Some((parent, own)) = to_do.pop() {
         for order in 0.. {
-            let children: Option<Vec<Place>> = parent
+            let children: Option<Vec<Handle>> = parent
                 .group
                 .members
                 .iter()
@@ -50,16 +50,16 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
                 .collect();
             let Some(children) = children else { break };
             for (members, dimensions) in parts(ranks, &parent, &children) {
-                let places: Vec<Place> = members.iter().map(|&i| children[i]).collect();
-                let group = Group { id: next_id, members: places.iter().map(|(rank, _)| *rank).collect() };
-                if !agrees(ranks, &places) {
+                let handles: Vec<Handle> = members.iter().map(|&i| children[i]).collect();
+                let group = Group { id: next_id, members: handles.iter().map(|(rank, _)| *rank).collect() };
+                if !agrees(ranks, &handles) {
                     continue;
                 }
                 next_id += 1;
-                for &(rank, index) in &places {
+                for &(rank, index) in &handles {
                     found[rank as usize][index as usize] = Some(group.clone());
                 }
-                to_do.push((Known { group, dimensions }, places.into_iter().map(|(_, index)| index).collect()));
+                to_do.push((Known { group, dimensions }, handles.into_iter().map(|(_, index)| index).collect()));
             }
         }
     }
@@ -81,7 +81,7 @@ fn children(rank: &RankCalls) -> HashMap<(u32, u32), u32> {
 }
 
 /// The communicators that one call of all ranks of `parent` makes: positions in `children` by rank in the new one, and its grid.
-fn parts(ranks: &[RankCalls], parent: &Known, children: &[Place]) -> Vec<(Vec<usize>, Vec<u32>)> {
+fn parts(ranks: &[RankCalls], parent: &Known, children: &[Handle]) -> Vec<(Vec<usize>, Vec<u32>)> {
     let made: Vec<&Made> =
         children.iter().map(|&(rank, index)| &ranks[rank as usize].communicators[index as usize].made).collect();
     let mut by_color: BTreeMap<(i64, &str), Vec<(i64, usize)>> = BTreeMap::new();
@@ -153,10 +153,10 @@ fn in_order<K: Ord>(by_color: BTreeMap<K, Vec<(i64, usize)>>) -> impl Iterator<I
 }
 
 /// Whether what the ranks asked about the communicator agrees with its members.
-fn agrees(ranks: &[RankCalls], places: &[Place]) -> bool {
-    places.iter().enumerate().all(|(own, &(rank, index))| {
+fn agrees(ranks: &[RankCalls], handles: &[Handle]) -> bool {
+    handles.iter().enumerate().all(|(own, &(rank, index))| {
         let known = &ranks[rank as usize].communicators[index as usize];
-        known.size.is_none_or(|size| size as usize == places.len())
+        known.size.is_none_or(|size| size as usize == handles.len())
             && known.rank.is_none_or(|rank| rank as usize == own)
     })
 }

@@ -64,9 +64,9 @@ impl<'b, 'e> Basis<'b, 'e> {
     }
 }
 
-/// A region in both passes.
+/// The index of a region in the marks of each pass.
 #[derive(Debug, Default, Clone, Copy)]
-struct Place {
+struct InPasses {
     timed: Option<u32>,
     counted: Option<u32>,
 }
@@ -78,46 +78,46 @@ pub fn regions(basis: &Basis, code: &mut CodeMap) -> Found {
     let calls: Option<&Marked> = counted.map(|c| &c.marked).or(timed.map(|t| &t.marked));
     let warnings = calls.map(|m| m.warnings.clone()).unwrap_or_default();
     let mut found = vec![program(basis, calls, code)];
-    for (key, place) in places(timed, counted) {
+    for (key, found_in) in in_passes(timed, counted) {
         let mut region = blank(key.0, key.1);
-        region.entries = entries(place, timed, counted);
+        region.entries = entries(found_in, timed, counted);
         let work = |marked: &Marked, index: u32| work_in(marked, &marked.holding(index));
-        region.work = match (place.counted.zip(counted), place.timed.zip(timed)) {
+        region.work = match (found_in.counted.zip(counted), found_in.timed.zip(timed)) {
             (Some((index, c)), _) => work(&c.marked, index),
             (None, Some((index, t))) => work(&t.marked, index),
             (None, None) => Vec::new(),
         };
         let mut parts = HashMap::new();
-        of_time(&mut region, place.timed, timed, basis, &mut parts);
-        of_counts(&mut region, place.counted, counted, basis, (code, &mut parts));
+        of_time(&mut region, found_in.timed, timed, basis, &mut parts);
+        of_counts(&mut region, found_in.counted, counted, basis, (code, &mut parts));
         region.functions = listed(parts, basis.names, code);
         found.push(region);
     }
     Found { regions: found, warnings }
 }
 
-/// (name, marker) of the regions of either pass, in the order of their first beginning, and their places.
-fn places(timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Vec<((String, Marker), Place)> {
-    let mut found: Vec<((String, Marker), Place)> = Vec::new();
+/// (name, marker) of the regions of either pass, in the order of their first beginning, and where each pass has them.
+fn in_passes(timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Vec<((String, Marker), InPasses)> {
+    let mut found: Vec<((String, Marker), InPasses)> = Vec::new();
     let marked = [counted.map(|c| &c.marked), timed.map(|t| &t.marked)];
     for (is_timed, marked) in [false, true].into_iter().zip(marked) {
         let regions = marked.map_or(&[][..], |m| &m.regions);
         for (index, region) in regions.iter().enumerate().filter(|(_, r)| r.entries > 0) {
             let key = (region.name.clone(), Marker::from(region.api));
             let at = found.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-                found.push((key, Place::default()));
+                found.push((key, InPasses::default()));
                 found.len() - 1
             });
-            let place = &mut found[at].1;
-            *(if is_timed { &mut place.timed } else { &mut place.counted }) = Some(index as u32);
+            let found_in = &mut found[at].1;
+            *(if is_timed { &mut found_in.timed } else { &mut found_in.counted }) = Some(index as u32);
         }
     }
     found
 }
 
-fn entries(place: Place, timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Option<u64> {
-    let in_counted = place.counted.zip(counted).map(|(i, c)| c.marked.regions[i as usize].entries);
-    in_counted.or(place.timed.zip(timed).map(|(i, t)| t.marked.regions[i as usize].entries))
+fn entries(found_in: InPasses, timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Option<u64> {
+    let in_counted = found_in.counted.zip(counted).map(|(i, c)| c.marked.regions[i as usize].entries);
+    in_counted.or(found_in.timed.zip(timed).map(|(i, t)| t.marked.regions[i as usize].entries))
 }
 
 fn blank(name: String, marker: Marker) -> Region {

@@ -25,7 +25,7 @@ use super::{SessionError, assemble, ceilings, passes, preflight};
 /// Interval between two looks whether it is time to end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Profiles the process `pid` until it ends, until `options.window` is over, or until rprof is asked to end.
+/// Profiles the process `pid` until it ends, until `options.collected` is over, or until rprof is asked to end.
 ///
 /// # Errors
 /// It is gone, is not for this machine, or may not be traced; the output folder cannot be written.
@@ -42,7 +42,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let folder = OutputFolder::create(options.output.as_deref(), &[])?;
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
-    let until = match options.window.to_s {
+    let until = match options.collected.to_s {
         Some(to_s) => format!("for {to_s} s"),
         None => "until Ctrl-C or its end".into(),
     };
@@ -61,7 +61,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         Span::of(options),
     );
     let ender = {
-        let (gate, to_s) = (gate.clone(), options.window.to_s);
+        let (gate, to_s) = (gate.clone(), options.collected.to_s);
         std::thread::spawn(move || {
             let begun = Instant::now();
             while !gate.is_over() {
@@ -84,7 +84,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         Err(_) if is_gone => return Err(refuse("it ended before rprof had attached".into())),
         Err(e) => return Err(SessionError::Pass { pass: "single", reason: e.to_string() }),
     };
-    options.window.cut(&mut timed);
+    options.collected.cut(&mut timed);
     match passes::visited(visited) {
         Ok(visited) => evidence.take_visited(timed, visited, &machine),
         Err(reason) => evidence.without_windows(timed, reason),

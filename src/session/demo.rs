@@ -9,7 +9,7 @@ use crate::machine;
 use crate::profile::Profile;
 use crate::roofline::ImbalancePosition;
 
-use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
+use super::options::{CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::progress::Notices;
 use super::run;
@@ -79,7 +79,7 @@ fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunO
         memory: Memory::Off,
         frequency_hz: None,
         between: None,
-        window: Window::default(),
+        collected: CollectedPart::default(),
         imbalance: ImbalancePosition::default(),
         full_names: false,
         quiet,

@@ -76,13 +76,10 @@ impl Evidence {
         if let Some(counted) = self.counted.take() {
             let mut symbols = Symbols::default();
             let clock_hz = join::usual_clock(machine).unwrap_or(USUAL_HZ);
-            let extended =
-                join::windows::extend(timed, counted, self.memory.take(), (&windows, &off), clock_hz, &mut symbols);
+            let met = (&windows[..], &off[..], delay_s);
+            let extended = join::windows::extend(timed, counted, self.memory.take(), met, clock_hz, &mut symbols);
             self.timed = Some(extended.timed);
             self.counted = Some(extended.counted);
-            if let Some(estimate) = self.counted.as_mut().and_then(|counted| counted.estimate.as_mut()) {
-                estimate.delay_s = delay_s;
-            }
             self.memory = extended.memory;
         }
     }

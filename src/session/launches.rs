@@ -167,7 +167,7 @@ fn rank_command(binary: PathBuf, pass: Passes, options: &RunOptions, folder: &Pa
         give("--budget", format!("{}%", 100.0 * options.budget).into());
     }
     if pass != Passes::Counted {
-        let window = [("--from", options.window.from_s), ("--to", options.window.to_s)];
+        let window = [("--from", options.collected.from_s), ("--to", options.collected.to_s)];
         window
             .into_iter()
             .filter_map(|(name, s)| Some((name, s?)))

@@ -50,6 +50,6 @@ mod usual_passes;
 
 pub use end::ProgramEnd;
 pub use error::SessionError;
-pub use options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
+pub use options::{CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
 pub use outcome::Outcome;
 pub use run::profile;

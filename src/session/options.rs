@@ -27,7 +27,7 @@ pub struct RunOptions {
     /// Shell command between the passes.
     pub between: Option<OsString>,
     /// Part of the timed pass to report.
-    pub window: Window,
+    pub collected: CollectedPart,
     /// The place of load imbalance in the ladder.
     pub imbalance: ImbalancePosition,
     /// Keep names at full length.
@@ -45,14 +45,14 @@ pub struct RunOptions {
 
 /// A part of the timed pass, in seconds from its start; `None` is open.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Window {
+pub struct CollectedPart {
     /// First moment.
     pub from_s: Option<f64>,
     /// First moment after it.
     pub to_s: Option<f64>,
 }
 
-impl Window {
+impl CollectedPart {
     /// Whether it leaves anything out.
     pub fn is_part(&self) -> bool {
         self.from_s.is_some() || self.to_s.is_some()

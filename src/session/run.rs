@@ -89,7 +89,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let setting =
         Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder, rank: rank.as_ref() };
     let end = match which {
-        Passes::Both if options.window.is_part() => {
+        Passes::Both if options.collected.is_part() => {
             let reason =
                 "with --from or --to the time is that of a part of the run, the counts would be those of all of it";
             evidence.no_counts = Some(reason.into());
@@ -154,7 +154,7 @@ impl Setting<'_> {
     /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
     fn counters_suffice(&self) -> bool {
         let promised = |hardware: &Hardware| one_run::promised(&hardware.outlook(), self.options.memory).is_ok();
-        self.options.passes.is_none() && !self.options.window.is_part() && self.hardware.is_some_and(promised)
+        self.options.passes.is_none() && !self.options.collected.is_part() && self.hardware.is_some_and(promised)
     }
 }
 
@@ -186,8 +186,8 @@ fn timed_pass(
         ));
     }
     let mut timed = pass.timed.evidence;
-    evidence.warnings.extend(options.window.never_began(timed.wall_s));
-    options.window.cut(&mut timed);
+    evidence.warnings.extend(options.collected.never_began(timed.wall_s));
+    options.collected.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
@@ -196,7 +196,7 @@ fn timed_pass(
     }
     evidence.timed = Some(timed);
     let mut counters = pass.counters;
-    if options.window.is_part() {
+    if options.collected.is_part() {
         counters.withdraw(
             "with --from or --to the time is that of a part of the run, the counts would be those of all of it",
         );
@@ -223,8 +223,8 @@ fn one_pass(
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, place)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
-    evidence.warnings.extend(options.window.never_began(timed.wall_s));
-    options.window.cut(&mut timed);
+    evidence.warnings.extend(options.collected.never_began(timed.wall_s));
+    options.collected.cut(&mut timed);
     if setting.looks_again(timed.cpu_s) {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }

@@ -156,7 +156,10 @@ fn a_single_pass_estimates_calls_and_finds_who_waits() {
             let [time_s, waiting_s] = ["time_s", "waiting_s"].map(|figure| site[figure].as_f64().unwrap());
             let error = site["source"]["waiting_s"]["error"].as_f64().unwrap_or(0.0);
             let most = waiting_s * (1.0 + error);
-            assert!(most > 0.5 * time_s && waiting_s <= time_s, "{library}: waits {waiting_s} s ± {error} of {time_s} s");
+            assert!(
+                most > 0.5 * time_s && waiting_s <= time_s,
+                "{library}: waits {waiting_s} s ± {error} of {time_s} s"
+            );
         } else {
             assert!(site["source"]["waiting_s"]["reason"].as_str().unwrap().contains("seen to call there"), "{site}");
         }

@@ -75,23 +75,23 @@ impl CountingEngine for Translator {
         let status = status?;
         let mut evidence = CountedEvidence {
             source: "translator".into(),
-            wall_s: run.wall_s,
-            warnings: std::mem::take(&mut run.warnings),
+            wall_s: run.evidence.wall_s,
+            warnings: std::mem::take(&mut run.evidence.warnings),
             ..CountedEvidence::default()
         };
-        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
-        let (blocks, in_regions) = std::mem::take(&mut run.tally).finish();
+        evidence.modules = std::mem::take(&mut *run.program.modules.lock()).finish();
+        let (blocks, in_regions) = std::mem::take(&mut run.evidence.tally).finish();
         evidence.blocks = blocks;
-        evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
-        (evidence.mpi, evidence.blas) = std::mem::take(&mut run.calls).finish();
-        evidence.warnings.extend(run.roster.doubt());
-        let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
-        let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);
+        evidence.marks = std::mem::take(&mut run.recorded.marks).finish(in_regions);
+        (evidence.mpi, evidence.blas) = std::mem::take(&mut run.recorded.calls).finish();
+        evidence.warnings.extend(run.evidence.roster.doubt());
+        let (threads, followed_s) = std::mem::take(&mut run.evidence.roster).finish();
+        let (cpu_s, share, doubts) = run.evidence.sum_up_uncounted(followed_s);
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
-        evidence.missing = run.uncounted.missing();
-        let memory = run.recording.drain.map(AccessBuffer::finish);
-        let bursts = run.recording.bursts.map(Bursts::finish);
+        evidence.missing = run.evidence.uncounted.missing();
+        let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
+        let bursts = run.recorded.samples.bursts.map(Bursts::finish);
         Ok(Counted { status, evidence, memory, bursts })
     }
 }

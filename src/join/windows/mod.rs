@@ -46,13 +46,13 @@ pub struct Extended {
 }
 
 /// Extends `counted` and `memory`, which hold what `windows` met, to the run that `timed` has
-/// sampled, without the stretches `off` (nanoseconds of CLOCK_MONOTONIC) in which nothing was to be collected.
-/// `clock_hz`: at which the program ran.
+/// sampled, without the stretches `off` (nanoseconds of CLOCK_MONOTONIC) in which nothing was to be collected. The windows have delayed
+/// the program by `delay_s`. `clock_hz`: at which the program ran.
 pub fn extend(
     timed: TimedEvidence,
     mut counted: CountedEvidence,
     memory: Option<MemoryEvidence>,
-    (windows, off): (&[Window], &[(u64, u64)]),
+    (windows, off, delay_s): (&[Window], &[(u64, u64)], f64),
     clock_hz: f64,
     resolver: &mut dyn Resolver,
 ) -> Extended {
@@ -115,7 +115,7 @@ pub fn extend(
     factors.apply(&mut counted.blocks);
     let memory = memory.map(|memory| factors.apply_to_traffic(memory));
     counted.mpi = mpi;
-    counted.estimate = Some(Estimate { functions, delay_s: 0.0 });
+    counted.estimate = Some(Estimate { functions, delay_s });
     Extended { timed, counted, memory }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::profile::Function;
 use crate::report::name::shorten;
+use crate::report::near::NoSuchName;
 use crate::report::number::percent;
 
 use super::Diff;
@@ -29,15 +30,6 @@ pub enum Judgement {
     Not,
     /// It cannot be judged, and why.
     Unknown(String),
-}
-
-/// No function has the name that a condition asks for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{condition}: no function or loop of the two profiles is called {name}{}", near.as_ref().map_or(String::new(), |n| format!("; did you mean {n}?")))]
-pub struct NoSuchName {
-    pub condition: String,
-    pub name: String,
-    pub near: Option<String>,
 }
 
 /// Judges a condition.
@@ -210,14 +202,8 @@ fn of_named(diff: &Diff<'_>, condition: &Condition, wanted: &str) -> Result<Judg
         return Ok(Judgement::Unknown("several functions of that name cannot be told apart".into()));
     }
     if found.is_empty() {
-        let small = wanted.to_lowercase();
-        let near = all().map(Change::name).filter(|name| name.to_lowercase().contains(&small));
-        let near = near.min_by_key(|name| name.len());
-        return Err(NoSuchName {
-            condition: condition.text.clone(),
-            name: shorten(wanted, NAME),
-            near: near.map(|name| shorten(name, NAME)),
-        });
+        let names: Vec<&str> = diff.changes.iter().map(Change::name).collect();
+        return Err(NoSuchName::new(condition.text.clone(), wanted, &names));
     }
     let (mut holds, mut unknown) = (Vec::new(), Vec::new());
     for change in found {

@@ -47,7 +47,7 @@ pub use difference::{Difference, Outcome};
 pub use figure::Figure;
 pub use html::page;
 pub use json::{SCHEMA, json};
-pub use judge::{Judgement, NoSuchName, judge, told};
+pub use judge::{Judgement, judge, told};
 pub use markdown::markdown;
 pub use reading::Reading;
 pub use text::{changes as changes_text, text};

@@ -7,13 +7,13 @@ use crate::profile::{Function, Profile};
 use crate::report::{View, explain, name, regions, wrap};
 use crate::roofline::ranking::Gain;
 
-use super::{NoSuchFunction, find, list, top};
+use super::{NoSuchName, find, list, top};
 
 /// Items of each list at most.
 const MOST: usize = 10;
 
 /// As JSON.
-pub fn json(profile: &Profile, wanted: &str) -> Result<Value, NoSuchFunction> {
+pub fn json(profile: &Profile, wanted: &str) -> Result<Value, NoSuchName> {
     let (f, others) = find(profile, wanted)?;
     let a = &f.analysis;
     let mut lines: Vec<&LineFacts> = f.lines.iter().collect();
@@ -49,7 +49,7 @@ pub fn json(profile: &Profile, wanted: &str) -> Result<Value, NoSuchFunction> {
 }
 
 /// As sentences and a table of figures with their sources.
-pub fn text(profile: &Profile, wanted: &str, view: &View) -> Result<String, NoSuchFunction> {
+pub fn text(profile: &Profile, wanted: &str, view: &View) -> Result<String, NoSuchName> {
     let (f, others) = find(profile, wanted)?;
     let mut out = wrap::hanging(&name::printable(&f.name), view.width, 2);
     out += &format!("  {}\n\n", explain::place(f));

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::profile::{Function, Profile};
 use crate::roofline::rough;
 
+use super::near::NoSuchName;
 use super::{View, trust::Trust, verdict};
 
 pub use top::By;
@@ -31,20 +32,11 @@ pub enum Query<'q> {
     Compare { new: &'q Profile, limit: usize },
 }
 
-/// No function has such a name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name}: none of the {of} functions has this name, or one that contains it{}", near.as_ref().map_or(String::new(), |n| format!("; the hottest is {n}")))]
-pub struct NoSuchFunction {
-    pub name: String,
-    pub of: usize,
-    pub near: Option<String>,
-}
-
 /// The answer as text.
 ///
 /// # Errors
-/// [`NoSuchFunction`].
-pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String, NoSuchFunction> {
+/// [`NoSuchName`].
+pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String, NoSuchName> {
     let profile = &*rough::known(profile);
     Ok(match query {
         Query::Top { by, limit } => top::text(profile, *by, *limit, view),
@@ -58,8 +50,8 @@ pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String,
 /// The answer as JSON.
 ///
 /// # Errors
-/// [`NoSuchFunction`].
-pub fn json(profile: &Profile, query: &Query<'_>) -> Result<Value, NoSuchFunction> {
+/// [`NoSuchName`].
+pub fn json(profile: &Profile, query: &Query<'_>) -> Result<Value, NoSuchName> {
     Ok(match query {
         Query::Top { by, limit } => top::json(profile, *by, *limit),
         Query::Explain { name } => explain::json(profile, name)?,
@@ -93,18 +85,14 @@ fn cut(shown: usize, total: usize) -> String {
 }
 
 /// The function of that name, else the hottest one whose name contains it, and the others that do.
-fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchFunction> {
+fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchName> {
     let exact = |f: &&Function| f.name == name || f.full_name.as_deref() == Some(name);
     if let Some(f) = profile.functions.iter().find(exact) {
         return Ok((f, Vec::new()));
     }
     let small = name.to_lowercase();
     let mut matching = profile.functions.iter().filter(|f| f.name.to_lowercase().contains(&small));
-    let refused = || NoSuchFunction {
-        name: name.to_owned(),
-        of: profile.functions.len(),
-        near: profile.functions.first().map(|f| super::name::shorten(&f.name, 80)),
-    };
+    let refused = || NoSuchName::of(profile, name.to_owned(), name);
     let first = matching.next().ok_or_else(refused)?;
     Ok((first, matching.collect()))
 }

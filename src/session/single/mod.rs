@@ -22,7 +22,7 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
 use crate::sample::{Gate, USUAL_SHARE};
-use crate::session::options::{RunOptions, Window as Part};
+use crate::session::options::{CollectedPart, RunOptions};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
 
@@ -71,7 +71,7 @@ pub struct Span {
 impl Span {
     /// The part that `options` ask for.
     pub fn of(options: &RunOptions) -> Self {
-        let Part { from_s, to_s } = options.window;
+        let CollectedPart { from_s, to_s } = options.collected;
         Span { from_s: from_s.unwrap_or(0.0), to_s: to_s.unwrap_or(f64::INFINITY) }
     }
 

@@ -155,12 +155,12 @@ impl CodeCache {
         self.tables.word(u64::from(layout::POLLING)).store(u64::from(polling), Ordering::SeqCst);
     }
 
-    /// The first of `n` new counters that follow one another; `None` if a region has no room for them.
+    /// The first of `n` new counters that follow one another; `None` if a context has no room for them.
     pub(crate) fn new_slots(&mut self, n: u32) -> Option<u32> {
         self.counters.new_slots(n)
     }
 
-    /// A new counter; `None` if a region has no room for more.
+    /// A new counter; `None` if a context has no room for more.
     pub(crate) fn new_slot(&mut self) -> Option<u32> {
         self.new_slots(1)
     }

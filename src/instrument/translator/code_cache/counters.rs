@@ -31,7 +31,7 @@ pub enum Sum {
     Lanes,
 }
 
-/// Counters by number, the same in all regions.
+/// Counters by number, the same in all contexts.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Their number.
@@ -53,7 +53,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The first of `n` new counters that follow one another; `None` if a region has no room for them.
+    /// The first of `n` new counters that follow one another; `None` if a context has no room for them.
     pub(crate) fn new_slots(&mut self, n: u32) -> Option<u32> {
         (self.slots + n <= layout::MAX_SLOTS).then(|| {
             self.slots += n;

@@ -1,7 +1,7 @@
 //! The memory that translated code shares with rprof, as offsets.
 //!
 //! ```text
-//!  region, one per thread (GS base)          tables, one per address space (below 2 GB)
+//!  context, one per thread (GS base)          tables, one per address space (below 2 GB)
 //!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
@@ -99,14 +99,14 @@ pub const SOCKET_NATIVE: u32 = 0x2d0;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;
-/// Bytes of a region.
-pub const REGION: u64 = 32 << 20;
-/// Regions that one program image has room for: two images of them fit below the places of PIEs.
-pub const REGIONS: u64 = 4096;
-/// Counters that a region has room for.
+/// Bytes of a context.
+pub const CONTEXT: u64 = 32 << 20;
+/// Contexts that one program image has room for: two images of them fit below the places of PIEs.
+pub const CONTEXTS: u64 = 4096;
+/// Counters that a context has room for.
 pub const MAX_SLOTS: u32 = (KNOWN_RETURNS - COUNTERS) / 8;
 /// The buffer of addresses, at a multiple of 64 KiB.
-pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
+pub const BUFFER: u32 = CONTEXT as u32 - 0x2_0000;
 /// Bytes of the buffer.
 pub const BUFFER_SIZE: u32 = 0x1_0000;
 /// Room for the largest record.
@@ -137,7 +137,7 @@ pub const fn known_return(returns_to: u64) -> u32 {
 /// Counters of a `syscall` whose number is known only at run time: one for each number, the last for all higher ones.
 pub const CALL_NUMBERS: u32 = HIGHEST_CALL + 1;
 
-/// Offset of a counter in its region.
+/// Offset of a counter in its context.
 pub const fn counter(slot: u32) -> u32 {
     COUNTERS + slot * 8
 }
@@ -177,8 +177,8 @@ pub const DESCRIPTORS: u32 = RETURNS + 5 * RETURNS_SIZE;
 /// Bytes of the tables.
 pub const TABLES: u64 = DESCRIPTORS as u64 + 0x1_0000;
 
-/// Offset and bytes of what a region holds, in their order.
-const REGION_FIELDS: [(u32, u32); 37] = [
+/// Offset and bytes of what a context holds, in their order.
+const CONTEXT_FIELDS: [(u32, u32); 37] = [
     (SAVE_RCX, 8),
     (SAVE_RDX, 8),
     (SAVE_LENT, 8),
@@ -218,8 +218,8 @@ const REGION_FIELDS: [(u32, u32); 37] = [
     (KNOWN_RETURNS, 8 << 16),
 ];
 
-/// The same of the end of a region, and of the tables.
-const REGION_END: [(u32, u32); 3] =
+/// The same of the end of a context, and of the tables.
+const CONTEXT_END: [(u32, u32); 3] =
     [(CALL_RING, CALL_RING_SIZE), (TRACE_BUFFER, TRACE_BUFFER_SIZE), (BUFFER, BUFFER_SIZE)];
 const TABLE_FIELDS: [(u32, u32); 13] = [
     (LOOKUP, LOOKUP_SIZE),
@@ -247,5 +247,5 @@ const fn end_of(fields: &[(u32, u32)], from: u32) -> u32 {
     }
     end
 }
-const _: () = assert!(end_of(&REGION_END, end_of(&REGION_FIELDS, 0)) as u64 <= REGION);
+const _: () = assert!(end_of(&CONTEXT_END, end_of(&CONTEXT_FIELDS, 0)) as u64 <= CONTEXT);
 const _: () = assert!(end_of(&TABLE_FIELDS, 0) <= DESCRIPTORS);

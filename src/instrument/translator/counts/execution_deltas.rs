@@ -8,25 +8,25 @@ use atomic_refcell::AtomicRef;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::execution_deltas::add;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::recording::{LastReport, Recording};
 
 impl CodeCache {
-    /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
+    /// Notes the executions since the last call for the access sink; `live` are the contexts of the cache's threads.
     pub fn report_deltas<'r>(
         &mut self,
-        live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>,
+        live: impl Iterator<Item = (AtomicRef<'r, Contexts>, u32)>,
         drain: &mut AccessBuffer,
     ) {
         let slots = self.counters.slots;
         let mut now = self.counters.deltas.ended(slots);
-        for (regions, region) in live {
+        for (contexts, context) in live {
             // Our own memfd can always be read.
-            let _ = regions.counters(region, slots, |slot, value| add(&mut now, slot, value));
+            let _ = contexts.counters(context, slots, |slot, value| add(&mut now, slot, value));
         }
         let mut since = self.counters.deltas.since(now);
         let of = |since: &[u64], slot: u32| since.get(slot as usize).copied().unwrap_or(0);
@@ -69,7 +69,7 @@ pub fn report_deltas(
         seen.push(cache.as_ptr());
         let shares_cache = |id| address_spaces.get(id).is_some_and(|p| p.image.cache.as_ptr() == cache.as_ptr());
         let live = threads.values().filter(|thread| shares_cache(&thread.address_space));
-        let live = live.map(|thread| (thread.regions.borrow(), thread.region));
+        let live = live.map(|thread| (thread.contexts.borrow(), thread.context));
         // Otherwise the cache is in use: the next report includes it.
         if let Ok(mut cache) = cache.try_borrow_mut() {
             cache.report_deltas(live, drain);

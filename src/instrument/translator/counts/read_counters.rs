@@ -3,10 +3,10 @@
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::block::{BlockId, Flow};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::counters::{Counters, DynamicSlot};
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::totals::{SlotTotals, Total, Totals, add};
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::profile::code::CodeRef;
@@ -33,8 +33,8 @@ impl Counters {
 }
 
 impl CodeCache {
-    /// Adds a region's counters to the totals, as those of `thread`.
-    pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
+    /// Adds a context's counters to the totals, as those of `thread`.
+    pub fn take_counters(&mut self, contexts: &Contexts, context: u32, thread: u32) {
         let totals = &mut self.counters.totals;
         let mut deltas = self.has_sink.then_some(&mut self.counters.deltas);
         let each = |slot, value| {
@@ -44,7 +44,7 @@ impl CodeCache {
             }
         };
         // Our own memfd can always be read.
-        let _ = regions.counters(region, self.counters.slots, each);
+        let _ = contexts.counters(context, self.counters.slots, each);
     }
 
     /// Reports the executions of each probed instruction to the access sink.

@@ -9,8 +9,8 @@ use crate::instrument::translator::kernel::rlimit_as::limit_of;
 /// Sizes of rprof's mappings in one program image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Regions, and so threads at once.
-    pub regions: u64,
+    /// Contexts, and so threads at once.
+    pub contexts: u64,
     /// Bytes of each arena.
     pub arena: u64,
 }
@@ -22,12 +22,12 @@ impl Room {
         Room::within(limit_of(pid).map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur))
     }
 
-    /// The budget within a limit: a quarter is for regions. A thread with its stack and heap takes some 70 MiB itself, so there
+    /// The budget within a limit: a quarter is for contexts. A thread with its stack and heap takes some 70 MiB itself, so there
     /// cannot be many more of them. Most programs have two arenas, and more when these are full.
     fn within(limit: u64) -> Room {
-        let regions = (limit / 4 / layout::REGION).clamp(1, layout::REGIONS);
+        let contexts = (limit / 4 / layout::CONTEXT).clamp(1, layout::CONTEXTS);
         let arena = 1 << (limit / 16).clamp(LEAST, ARENA).ilog2();
-        Room { regions, arena }
+        Room { contexts, arena }
     }
 }
 
@@ -37,11 +37,11 @@ mod tests {
 
     #[test]
     fn a_limit_leaves_the_program_more_than_half() {
-        assert_eq!(Room::within(libc::RLIM_INFINITY), Room { regions: layout::REGIONS, arena: ARENA });
-        assert_eq!(Room::within(100_000 << 10), Room { regions: 1, arena: LEAST });
+        assert_eq!(Room::within(libc::RLIM_INFINITY), Room { contexts: layout::CONTEXTS, arena: ARENA });
+        assert_eq!(Room::within(100_000 << 10), Room { contexts: 1, arena: LEAST });
         for limit in (27..46).map(|bits| 3_u64 << bits) {
-            let Room { regions, arena } = Room::within(limit);
-            assert!(regions * layout::REGION + 2 * arena + layout::TABLES < limit / 2, "{limit:#x}");
+            let Room { contexts, arena } = Room::within(limit);
+            assert!(contexts * layout::CONTEXT + 2 * arena + layout::TABLES < limit / 2, "{limit:#x}");
             assert!(arena.is_power_of_two());
         }
     }

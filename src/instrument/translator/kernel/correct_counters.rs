@@ -21,13 +21,13 @@ pub(crate) fn correct_counters(
     };
     let is_due = !due.is_empty();
     for (slot, due) in due {
-        let regions = thread.regions.borrow();
+        let contexts = thread.contexts.borrow();
         match due {
-            Due::Executions(n) => regions.adjust(thread.region, slot, n),
-            Due::Register(r) => regions.set(thread.region, layout::counter(slot), *value(registers, r)),
+            Due::Executions(n) => contexts.adjust(thread.context, slot, n),
+            Due::Register(r) => contexts.set(thread.context, layout::counter(slot), *value(registers, r)),
             Due::Way(r) => {
-                let base = regions.get(thread.region, layout::LOOP_BASE);
-                regions.adjust(thread.region, slot, value(registers, r).wrapping_sub(base) as i64);
+                let base = contexts.get(thread.context, layout::LOOP_BASE);
+                contexts.adjust(thread.context, slot, value(registers, r).wrapping_sub(base) as i64);
             }
         }
     }

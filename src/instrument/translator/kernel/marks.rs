@@ -1,7 +1,7 @@
 //! Calls of marker functions: a thread's executions between two of them belong to the regions that it is in.
 //!
 //! ```text
-//!  hot:   marker's first block: rdi, rsi, rdx, rcx ─▶ region; asks rprof, and goes on when it has answered
+//!  hot:   marker's first block: rdi, rsi, rdx, rcx ─▶ context; asks rprof, and goes on when it has answered
 //!  rprof: counters now − counters at the thread's last call ─▶ totals of the path that it was on; then the path changes
 //! ```
 //!
@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
@@ -77,15 +77,15 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    /// Adds the counts of the thread with this `region` since then to the totals of `path`.
-    fn advance(&mut self, cache: &mut CodeCache, regions: &Regions, region: u32, path: u32) {
+    /// Adds the counts of the thread with this `context` since then to the totals of `path`.
+    fn advance(&mut self, cache: &mut CodeCache, contexts: &Contexts, context: u32, path: u32) {
         if self.serial != cache.serial {
             // Its counters there began at 0.
             self.values.clear();
             self.serial = cache.serial;
         }
         self.values.resize(cache.counters.slots as usize, 0);
-        regions.changed(region, &mut self.values, |slot, more| {
+        contexts.changed(context, &mut self.values, |slot, more| {
             if path != 0 {
                 cache.counters.add_marked(slot, path, more);
             }
@@ -96,12 +96,12 @@ impl Snapshot {
 impl Marks {
     /// `thread` waits in a marker call.
     pub fn called(&mut self, address_space: &AddressSpace, thread: &Thread) {
-        let regions = thread.regions.borrow();
-        let get = |offset| regions.get(thread.region, offset);
+        let contexts = thread.contexts.borrow();
+        let get = |offset| contexts.get(thread.context, offset);
         let mut cache = address_space.image.cache.borrow_mut();
         let at = get(layout::MARKER);
         let Some(&marker) = cache.markers.get(&at) else { return };
-        let executed = cache.executions(&regions, thread, Address::new(at));
+        let executed = cache.executions(&contexts, thread, Address::new(at));
         let call = Noted { stack: get(layout::MARKER_STACK), executed };
         if is_repeated(self.noted.entry((thread.ordinal, at)).or_default(), call) {
             return;
@@ -114,17 +114,17 @@ impl Marks {
         self.tracker.note(thread.ordinal, mark);
         let now = self.tracker.path(thread.ordinal);
         if now != path {
-            self.advance(&mut cache, &regions, thread, path);
+            self.advance(&mut cache, &contexts, thread, path);
             thread.path.store(now, Ordering::Relaxed);
         }
     }
 
-    fn advance(&mut self, cache: &mut CodeCache, regions: &Regions, thread: &Thread, path: u32) {
+    fn advance(&mut self, cache: &mut CodeCache, contexts: &Contexts, thread: &Thread, path: u32) {
         if self.given_up {
             return;
         }
         let start = Instant::now();
-        self.before.entry(thread.ordinal).or_default().advance(cache, regions, thread.region, path);
+        self.before.entry(thread.ordinal).or_default().advance(cache, contexts, thread.context, path);
         self.spent += start.elapsed();
         if self.spent > MOST {
             self.given_up = true;
@@ -136,7 +136,7 @@ impl Marks {
     pub fn ended(&mut self, address_space: &AddressSpace, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
-            self.advance(&mut address_space.image.cache.borrow_mut(), &thread.regions.borrow(), thread, path);
+            self.advance(&mut address_space.image.cache.borrow_mut(), &thread.contexts.borrow(), thread, path);
         }
         self.forget(thread.ordinal);
         self.tracker.ended(thread.ordinal);
@@ -146,7 +146,7 @@ impl Marks {
     pub fn moved(&mut self, cache: &mut CodeCache, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
-            self.advance(cache, &thread.regions.borrow(), thread, path);
+            self.advance(cache, &thread.contexts.borrow(), thread, path);
         }
         self.forget(thread.ordinal);
     }
@@ -177,11 +177,11 @@ impl Marks {
 impl CodeCache {
     /// The number of times that `thread` has begun to execute the block at `at`, in all versions: its counters, and the partial
     /// executions cut short by signals.
-    fn executions(&self, regions: &Regions, thread: &Thread, at: Address) -> u64 {
+    fn executions(&self, contexts: &Contexts, thread: &Thread, at: Address) -> u64 {
         let blocks = Version::ALL.iter().filter_map(|&version| self.find(version, at));
         let begun = blocks.map(|id| {
             let block = self.block(id);
-            let counter = regions.get(thread.region, layout::counter(block.slot)) as i64;
+            let counter = contexts.get(thread.context, layout::counter(block.slot)) as i64;
             (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.counters.parts_of(id, thread.ordinal))
         });
         begun.fold(0, u64::wrapping_add)

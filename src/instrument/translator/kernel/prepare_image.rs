@@ -1,4 +1,4 @@
-//! Prepares a fresh program image: maps tables, regions and arenas into it, and takes the right to execute from its text.
+//! Prepares a fresh program image: maps tables, contexts and arenas into it, and takes the right to execute from its text.
 
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
@@ -8,11 +8,10 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::arena::{Arena, REACH};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::shared::{HUGE, Shared};
 use crate::instrument::translator::code_cache::stubs::names;
-use crate::instrument::translator::code_cache::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::address_budget::Room;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
@@ -29,19 +28,19 @@ const BELOW: u64 = 1 << 30;
 const HEAP: u64 = 1 << 30;
 /// Lowest address at which rprof places mappings.
 const LOWEST: u64 = 0x1000_0000;
-/// Preferred address of the regions: below every place that the kernel chooses for a PIE, and outside the shadow memories of the
+/// Preferred address of the contexts: below every place that the kernel chooses for a PIE, and outside the shadow memories of the
 /// address, memory and thread sanitizers.
-const REGIONS_AT: u64 = 0x5500_0000_0000;
-/// Room for the regions from there on.
-const REGIONS_ROOM: u64 = 0x55_0000_0000;
+const CONTEXTS_AT: u64 = 0x5500_0000_0000;
+/// Room for the contexts from there on.
+const CONTEXTS_ROOM: u64 = 0x55_0000_0000;
 
 /// A prepared image.
 #[derive(Debug)]
 pub struct Image {
     /// Its code cache.
     pub cache: CodeCache,
-    /// Its threads' regions.
-    pub regions: Regions,
+    /// Its threads' contexts.
+    pub contexts: Contexts,
     /// Its executable memory.
     pub text: Vec<TextRange>,
     /// Its memory.
@@ -80,7 +79,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         // Code that is not translated may make other code.
         near.extend(executable().filter(|m| m.path != "[vdso]").map(|m| m.start));
     }
-    let (cache, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
+    let (cache, contexts) = match furnish(pid, &mut remote, entry, &maps, &near) {
         Ok(furnished) => furnished,
         Err(error) if error.leaves_no_room() => {
             unmap_all_but(pid, &mut remote, &maps)?;
@@ -96,10 +95,10 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         strip(&mut remote, mapping)?;
     }
     let (thread, _) = remote.finish()?;
-    Ok(Prepared::Image(Box::new(Image { cache, regions, text, memory }), thread))
+    Ok(Prepared::Image(Box::new(Image { cache, contexts, text, memory }), thread))
 }
 
-/// Maps tables, regions and arenas into a process that runs its program already; `thread` is one of its threads, all of which are
+/// Maps tables, contexts and arenas into a process that runs its program already; `thread` is one of its threads, all of which are
 /// stopped, and `near` the beginnings of its text. Its text stays as it is.
 pub fn prepare_running(
     pid: Pid,
@@ -107,17 +106,16 @@ pub fn prepare_running(
     memory: &Memory,
     maps: &[Mapping],
     near: &[Address],
-) -> Result<(CodeCache, Regions, Stopped, Deferred), RemoteError> {
+) -> Result<(CodeCache, Contexts, Stopped, Deferred), RemoteError> {
     let site = near.first().copied().ok_or_else(no_room)?;
     let mut remote = Remote::new(thread, memory, site)?;
     let furnished = furnish(pid, &mut remote, site, maps, near);
     if furnished.is_err() {
         unmap_all_but(pid, &mut remote, maps)?;
     }
-    let (cache, regions) = furnished?;
-    allow_rseq(&cache.tables);
+    let (cache, contexts) = furnished?;
     let (thread, signals) = remote.finish()?;
-    Ok((cache, regions, thread, signals))
+    Ok((cache, contexts, thread, signals))
 }
 
 /// Unmaps everything that was mapped since `maps` were read.
@@ -129,44 +127,44 @@ fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<
     Ok(())
 }
 
-/// Replaces the mappings that rprof shares with `address_space` by new tables, regions and arenas, with the help of a stopped thread of
+/// Replaces the mappings that rprof shares with `address_space` by new tables, contexts and arenas, with the help of a stopped thread of
 /// it that is not in the cache.
 pub fn renew(
     address_space: &AddressSpace,
     thread: Stopped,
-) -> Result<((CodeCache, Regions), Stopped, Deferred), RemoteError> {
+) -> Result<((CodeCache, Contexts), Stopped, Deferred), RemoteError> {
     let maps = read_maps(address_space.pid)?;
     let old = address_space.image.cache.borrow();
     let gadget = Address::new(old.arenas.first().ok_or_else(no_room)?.stubs.gadget.get());
     let mut remote = Remote::new(thread, &address_space.memory, gadget)?;
     let near: Vec<Address> =
         address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
-    let (cache, regions) = furnish(address_space.pid, &mut remote, gadget, &maps, &near)?;
+    let (cache, contexts) = furnish(address_space.pid, &mut remote, gadget, &maps, &near)?;
     let (thread, mut signals) = remote.finish()?;
     let gadget = cache.arenas.first().ok_or_else(no_room)?.stubs.gadget;
     let mut remote = Remote::new(thread, &address_space.memory, Address::new(gadget.get()))?;
-    for (at, size) in old.mappings().chain([address_space.image.regions.borrow().mapping()]) {
+    for (at, size) in old.mappings().chain([address_space.image.contexts.borrow().mapping()]) {
         remote.call("munmap", libc::SYS_munmap, [at.get(), size, 0, 0, 0, 0])?;
     }
     let (thread, more) = remote.finish()?;
     signals.extend(more);
-    Ok(((cache, regions), thread, signals))
+    Ok(((cache, contexts), thread, signals))
 }
 
-/// Maps tables, regions, and an arena close to each of the places in `near`.
+/// Maps tables, contexts, and an arena close to each of the places in `near`.
 fn furnish(
     pid: Pid,
     remote: &mut Remote<'_>,
     site: Address,
     maps: &[Mapping],
     near: &[Address],
-) -> Result<(CodeCache, Regions), RemoteError> {
+) -> Result<(CodeCache, Contexts), RemoteError> {
     let room = Room::of(pid);
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let low = beside_heap(&mut taken, read_heap_start(pid).unwrap_or(0)).ok_or(RemoteError::NoRoomBelow)?;
     let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
     taken.push((low, low + layout::TABLES));
-    let regions = map_regions(pid, remote, site, &taken, room.regions)?;
+    let contexts = map_contexts(pid, remote, site, &taken, room.contexts)?;
     let mut arenas: Vec<Arena> = Vec::new();
     for text in near {
         if !arenas.iter().any(|a| a.distance(text.get()) < REACH) {
@@ -176,7 +174,7 @@ fn furnish(
             arenas.push(Arena::new(shared, tables.base.get() as u32));
         }
     }
-    Ok((CodeCache::new(tables, arenas), regions))
+    Ok((CodeCache::new(tables, arenas), contexts))
 }
 
 /// The address for the tables. Marks room for the growth of a heap at `heap` as taken: a gigabyte, or as much of that as the
@@ -219,19 +217,19 @@ fn no_room() -> RemoteError {
     RemoteError::Refused { call: "finding room for the code cache", source: Errno::ENOMEM }
 }
 
-fn map_regions(
+fn map_contexts(
     pid: Pid,
     remote: &mut Remote<'_>,
     site: Address,
     taken: &[(u64, u64)],
     mut count: u64,
-) -> Result<Regions, RemoteError> {
+) -> Result<Contexts, RemoteError> {
     loop {
-        let size = layout::REGION * count;
-        let at = gap(taken, size, REGIONS_AT + REGIONS_ROOM, REGIONS_AT).ok_or_else(no_room)?;
+        let size = layout::CONTEXT * count;
+        let at = gap(taken, size, CONTEXTS_AT + CONTEXTS_ROOM, CONTEXTS_AT).ok_or_else(no_room)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         match map(pid, remote, site, &Wish { size, at, protection }) {
-            Ok(shared) => return Ok(Regions::new(shared)),
+            Ok(shared) => return Ok(Contexts::new(shared)),
             // The program has little of its address space left: fewer threads, then.
             Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 1 => count /= 2,
             Err(error) => return Err(error),

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 
 use crate::instrument::translator::code_cache::block::{BlockId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::counters::Sum;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::Shape;
 use crate::instrument::translator::code_cache::records::{REPEATED, REPEATED_COUNT};
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::translate::arrival::Transfer;
@@ -35,7 +35,7 @@ pub(crate) fn complete(
     transfer: Transfer,
     registers: &mut Registers,
 ) -> State {
-    let get = |offset| thread.regions.borrow().get(thread.region, offset);
+    let get = |offset| thread.contexts.borrow().get(thread.context, offset);
     match transfer {
         Transfer::Call(target) => registers.rip = target.get(),
         Transfer::CallOfRdx => {
@@ -65,19 +65,19 @@ pub(crate) fn restore(
 ) {
     let cache = address_space.image.cache.borrow();
     let block = cache.block(block);
-    let regions = thread.regions.borrow();
-    let get = |offset| regions.get(thread.region, offset);
+    let contexts = thread.contexts.borrow();
+    let get = |offset| contexts.get(thread.context, offset);
     let lent = |register: Gpr, registers: &mut Registers| {
         *value(registers, register) = get(layout::SAVE_LENT);
     };
     let from_loop = |registers: &mut Registers| {
         if let Some(induction) = block.induction {
             let way = value(registers, induction.register).wrapping_sub(get(layout::LOOP_BASE));
-            regions.adjust(thread.region, block.slot, way as i64);
+            contexts.adjust(thread.context, block.slot, way as i64);
         }
         if let Some(register) = block.loop_counter {
             let r = value(registers, register);
-            regions.set(thread.region, layout::counter(block.slot), *r);
+            contexts.set(thread.context, layout::counter(block.slot), *r);
             *r = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
             for register in block.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten() {
                 *value(registers, register) = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
@@ -115,7 +115,7 @@ pub(crate) fn uncount(thread: &Thread, address_space: &AddressSpace, block: Bloc
     }
     let counted = at - b.entry >= u64::from(b.counted_at);
     if counted {
-        thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
+        thread.contexts.borrow().adjust(thread.context, b.slot, -b.scale());
     }
     if offset > 0 {
         cache.counters.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
@@ -133,37 +133,37 @@ pub(crate) fn settle_sum(
     rcx: u64,
 ) {
     let Some((slot, sum)) = address_space.image.cache.borrow().sum_before(block, offset, at) else { return };
-    let regions = thread.regions.borrow();
-    let get = |field| regions.get(thread.region, field);
+    let contexts = thread.contexts.borrow();
+    let get = |field| contexts.get(thread.context, field);
     let change = match sum {
         Sum::Iterations => {
             let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
             if thread.version.collects() {
-                shorten_noted(&regions, thread, &address_space.image.cache.borrow(), from, so_far);
+                shorten_noted(&contexts, thread, &address_space.image.cache.borrow(), from, so_far);
             }
             so_far as i64
         }
         Sum::Lanes => -(get(layout::LANES) as i64),
     };
-    regions.adjust(thread.region, slot, change);
+    contexts.adjust(thread.context, slot, change);
 }
 
 /// Changes the repeat count of the last records in the thread's buffer from `from` to `so_far`, for an interrupted `rep`
 /// instruction.
-fn shorten_noted(regions: &Regions, thread: &Thread, cache: &CodeCache, from: u64, so_far: u64) {
+fn shorten_noted(contexts: &Contexts, thread: &Thread, cache: &CodeCache, from: u64, so_far: u64) {
     const NUMBER: u64 = u32::MAX as u64;
-    let (region, first) = (thread.region, u64::from(thread.version.buffer()));
-    let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
+    let (context, first) = (thread.context, u64::from(thread.version.buffer()));
+    let end = contexts.get(context, layout::CURSOR).wrapping_sub(contexts.base(context).get());
     // At most a load and a store. If the buffer was emptied since, they cannot be corrected.
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
-        let number = regions.get(region, at as u32 + 8) & NUMBER;
+        let number = contexts.get(context, at as u32 + 8) & NUMBER;
         let is_repeated =
             cache.counters.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
         let count = at as u32 + REPEATED_COUNT;
-        if !is_repeated || regions.get(region, count) != from {
+        if !is_repeated || contexts.get(context, count) != from {
             return;
         }
-        regions.set(region, count, so_far);
+        contexts.set(context, count, so_far);
     }
 }
 

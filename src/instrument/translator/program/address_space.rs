@@ -58,7 +58,7 @@ pub struct AddressSpace {
     pub pages: RefCell<Pages>,
     /// The modules of the run.
     pub modules: SharedModules,
-    /// The code cache and regions that it shares.
+    /// The code cache and contexts that it shares.
     pub image: ImageRef,
     /// Its first instruction is in code that is not translated.
     pub begins_natively: bool,
@@ -92,6 +92,28 @@ impl Destination {
 }
 
 impl AddressSpace {
+    /// The memory of process `pid` with its executable parts `text`, to be executed from `image`.
+    pub fn new(pid: Pid, memory: Memory, text: Vec<TextRange>, modules: &SharedModules, image: ImageRef) -> Self {
+        AddressSpace {
+            pid,
+            memory,
+            text,
+            pages: RefCell::default(),
+            modules: modules.clone(),
+            image,
+            begins_natively: false,
+            rewrites: HashMap::new(),
+            transitions: Transitions::new(),
+            ahead: Ahead::default(),
+            asked: None,
+        }
+    }
+
+    /// An instruction `syscall` in its code cache, for calls in the program's name.
+    pub fn gadget(&self) -> Option<Address> {
+        self.image.cache.borrow().arenas.first().map(|arena| Address::new(arena.stubs.gadget.get()))
+    }
+
     /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
     pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         let mut cache = self.image.cache.borrow_mut();
@@ -156,19 +178,19 @@ impl AddressSpace {
         let Some(mut around) = self.ahead.pop() else {
             let mut placing = self.image.placing.borrow_mut();
             return placing.place_some(&mut cache, &mut source)
-                || placing.gather_some(&cache, &self.image.regions.borrow());
+                || placing.gather_some(&cache, &self.image.contexts.borrow());
         };
         around.translate(&mut cache, &mut source, AHEAD);
         self.ahead.push(around);
         true
     }
 
-    /// Plans the relayout of its hot blocks from the counters of threads, those in the regions that follow.
+    /// Plans the relayout of its hot blocks from the counters of threads, those in the contexts that follow.
     pub fn plan_relayout(&mut self, counts: (Vec<u64>, Vec<u32>), now: Instant) {
         let mut cache = self.image.cache.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        let regions = self.image.regions.borrow();
-        self.image.placing.borrow_mut().plan(&mut cache, &regions, &mut source, counts, now);
+        let contexts = self.image.contexts.borrow();
+        self.image.placing.borrow_mut().plan(&mut cache, &contexts, &mut source, counts, now);
     }
 
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see

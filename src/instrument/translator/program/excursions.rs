@@ -23,12 +23,14 @@ pub struct Excursion {
     since: Instant,
     /// Its CPU seconds then.
     cpu_s: Option<f64>,
+    /// The thread is in a system call there that rprof watches.
+    pub in_call: bool,
 }
 
 impl Excursion {
     /// Thread `tid` is about to go to code that is not translated for this reason.
     pub fn begin(tid: Pid, why: Untranslated) -> Self {
-        Excursion { why, since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
+        Excursion { why, since: Instant::now(), cpu_s: read_cpu_seconds(tid), in_call: false }
     }
 
     /// CPU seconds spent; `cpu_s` are the thread's now. For a thread that has ended, only the elapsed time is known. The kernel

@@ -34,13 +34,13 @@ pub fn look_for_hot_blocks(
             continue;
         }
         let mut counts = vec![0; slots as usize];
-        let mut regions = Vec::new();
+        let mut contexts = Vec::new();
         for thread in threads.values().filter(|t| t.address_space == id).take(THREADS) {
             let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
             // Our own memfd can always be read.
-            let _ = thread.regions.borrow().counters(thread.region, slots, add);
-            regions.push(thread.region);
+            let _ = thread.contexts.borrow().counters(thread.context, slots, add);
+            contexts.push(thread.context);
         }
-        address_space.plan_relayout((counts, regions), now);
+        address_space.plan_relayout((counts, contexts), now);
     }
 }

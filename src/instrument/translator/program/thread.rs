@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::regions::Regions;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::excursions::Excursion;
 use crate::tracee::address::Address;
@@ -20,6 +20,15 @@ pub struct Deferred {
     sent: bool,
 }
 
+/// Why rprof interrupts a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It waits for an arena; rprof must not answer its mailbox yet.
+    ForArena,
+    /// To see where it is.
+    ToLook,
+}
+
 /// A thread of the program and its state.
 pub struct Thread {
     /// Its process.
@@ -30,24 +39,20 @@ pub struct Thread {
     pub ordinal: u32,
     /// Its path through marked regions.
     pub path: AtomicU32,
-    /// Its region.
-    pub region: u32,
-    /// Where the region is.
-    pub regions: Arc<AtomicRefCell<Regions>>,
+    /// Its context.
+    pub context: u32,
+    /// Where the context is.
+    pub contexts: Arc<AtomicRefCell<Contexts>>,
     /// Signals that arrived where they could not be delivered.
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native: Option<Excursion>,
-    /// It is in a system call of native code that rprof watches.
-    pub in_native_call: bool,
     /// Its CPU seconds at the last transition.
     pub cpu_at_transition: f64,
     /// The version of the program that it executes.
     pub version: Version,
-    /// It waits for an arena; rprof must not answer its mailbox yet.
-    pub stalled: bool,
-    /// It was interrupted to see where it is.
-    pub peeked: bool,
+    /// Why rprof interrupts it, if it does.
+    pub interrupted: Option<Interrupted>,
     /// It must fault where the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
 }
@@ -77,13 +82,13 @@ fn timer_of(info: &SignalInfo) -> i32 {
 }
 
 impl Thread {
-    /// A new thread with a fresh region, in `version`.
+    /// A new thread with a fresh context, in `version`.
     pub fn new(
         pid: Pid,
         address_space: Pid,
         ordinal: u32,
-        region: u32,
-        regions: Arc<AtomicRefCell<Regions>>,
+        context: u32,
+        contexts: Arc<AtomicRefCell<Contexts>>,
         version: Version,
     ) -> Self {
         Thread {
@@ -91,17 +96,20 @@ impl Thread {
             address_space,
             ordinal,
             path: AtomicU32::new(0),
-            region,
-            regions,
+            context,
+            contexts,
             deferred: VecDeque::new(),
             native: None,
-            in_native_call: false,
             cpu_at_transition: 0.0,
             version,
-            stalled: false,
-            peeked: false,
+            interrupted: None,
             cut_off: None,
         }
+    }
+
+    /// Whether it waits for an arena.
+    pub fn is_stalled(&self) -> bool {
+        self.interrupted == Some(Interrupted::ForArena)
     }
 
     /// For interrupting it.

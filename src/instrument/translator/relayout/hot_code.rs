@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::{CodeCache, Style};
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::hash::AddressMap;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::relayout::chain_writer::ChainWriter;
 use crate::instrument::translator::relayout::huge::Gathering;
@@ -112,8 +112,8 @@ pub struct Placing {
     plan: VecDeque<Vec<Placed>>,
     /// The hot blocks of those chains, by address.
     hot_blocks: AddressMap<u64, HotBlock>,
-    /// Regions of the threads whose counts were read.
-    regions: Vec<u32>,
+    /// Contexts of the threads whose counts were read.
+    contexts: Vec<u32>,
     /// Number of hot blocks at the last relayout.
     hot: usize,
     /// Memory to move to huge pages.
@@ -135,7 +135,7 @@ impl Placing {
             executed: vec![0],
             plan: VecDeque::new(),
             hot_blocks: AddressMap::default(),
-            regions: Vec::new(),
+            contexts: Vec::new(),
             hot: 0,
             gathering: Gathering::default(),
         }
@@ -190,35 +190,35 @@ impl Placing {
         if self.plan.is_empty() {
             self.hot_blocks = AddressMap::default();
             if self.hot >= MANY {
-                let regions = std::mem::take(&mut self.regions);
-                self.gathering = Gathering::plan(cache, &regions);
+                let contexts = std::mem::take(&mut self.contexts);
+                self.gathering = Gathering::plan(cache, &contexts);
             }
         }
         true
     }
 
     /// Moves one more stretch of memory to a huge page; returns whether there was any.
-    pub fn gather_some(&mut self, cache: &CodeCache, regions: &Regions) -> bool {
-        self.gathering.go_on(cache, regions)
+    pub fn gather_some(&mut self, cache: &CodeCache, contexts: &Contexts) -> bool {
+        self.gathering.go_on(cache, contexts)
     }
 
-    /// Plans a relayout from the counters of threads, those in the regions `of`.
+    /// Plans a relayout from the counters of threads, those in the contexts `of`.
     pub fn plan(
         &mut self,
         cache: &mut CodeCache,
-        regions: &Regions,
+        contexts: &Contexts,
         source: &mut Source<'_>,
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
-        self.regions = of;
+        self.contexts = of;
         cache.add_flows(&mut counts);
         let recent = self.look(now, counts);
         let blocks: Vec<_> =
             self.choose(cache, &recent).into_iter().map(|(id, count)| (cache.block(id).start, count)).collect();
         cache.style = self.style();
         let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
-        look_where_jumps_go(cache, regions, &starts, &self.regions);
+        look_where_jumps_go(cache, contexts, &starts, &self.contexts);
         let mut hot = Vec::new();
         for (at, count) in blocks {
             // Calls of a marker function, or those that are recorded, must reach the code that reports the call.

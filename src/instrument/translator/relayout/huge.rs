@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 
 use crate::instrument::translator::code_cache::arena::Arena;
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::shared::HUGE;
 
 /// Memory to move to one huge page.
@@ -18,7 +18,7 @@ enum Stretch {
     Code(usize, u64),
     /// Of the tables, from an offset on.
     Tables(u64),
-    /// The first counters of a region.
+    /// The first counters of a context.
     Counters(u32, u64),
 }
 
@@ -27,24 +27,24 @@ enum Stretch {
 pub struct Gathering(VecDeque<Stretch>);
 
 impl Gathering {
-    /// Everything that blocks and the threads of `regions` touch.
-    pub fn plan(cache: &CodeCache, regions: &[u32]) -> Gathering {
+    /// Everything that blocks and the threads of `contexts` touch.
+    pub fn plan(cache: &CodeCache, contexts: &[u32]) -> Gathering {
         let pages = |bytes: u64| (0..bytes).step_by(HUGE as usize);
         let code = |(i, arena): (usize, &Arena)| pages(arena.hot_bytes()).map(move |at| Stretch::Code(i, at));
         let mut plan: VecDeque<Stretch> = cache.arenas.iter().enumerate().flat_map(code).collect();
         plan.extend(pages(cache.tables.size()).map(Stretch::Tables));
         let counters = u64::from(layout::counter(cache.counters.slots));
-        plan.extend(regions.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
+        plan.extend(contexts.iter().flat_map(|&r| pages(counters).map(move |at| Stretch::Counters(r, at))));
         Gathering(plan)
     }
 
     /// Moves one more stretch; returns whether there was any.
-    pub fn go_on(&mut self, cache: &CodeCache, regions: &Regions) -> bool {
+    pub fn go_on(&mut self, cache: &CodeCache, contexts: &Contexts) -> bool {
         let Some(stretch) = self.0.pop_front() else { return false };
         match stretch {
             Stretch::Code(arena, at) => cache.arenas[arena].gather(at),
             Stretch::Tables(at) => cache.tables.gather(at),
-            Stretch::Counters(region, at) => regions.gather(region, at),
+            Stretch::Counters(context, at) => contexts.gather(context, at),
         }
         true
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::tracee::address::Address;
 
@@ -20,8 +20,8 @@ fn usual(seen: &[u64]) -> Option<Address> {
     (times * 4 >= seen.len() * 3).then(|| Address::new(most))
 }
 
-/// Samples the targets of the jumps that end the blocks at `starts`, in the threads of the regions `of`.
-pub(crate) fn look_where_jumps_go(cache: &mut CodeCache, all: &Regions, starts: &[Address], of: &[u32]) {
+/// Samples the targets of the jumps that end the blocks at `starts`, in the threads of the contexts `of`.
+pub(crate) fn look_where_jumps_go(cache: &mut CodeCache, all: &Contexts, starts: &[Address], of: &[u32]) {
     let slots: Vec<(Address, u32)> = starts.iter().filter_map(|at| Some((*at, cache.usual.slot(*at)?))).collect();
     if slots.is_empty() {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn look_where_jumps_go(cache: &mut CodeCache, all: &Regions, starts: 
     let mut seen: Vec<Vec<u64>> = vec![Vec::new(); slots.len()];
     for _ in 0..LOOKS {
         for (seen, (_, slot)) in seen.iter_mut().zip(&slots) {
-            let targets = of.iter().map(|&region| all.get(region, layout::counter(*slot)));
+            let targets = of.iter().map(|&context| all.get(context, layout::counter(*slot)));
             seen.extend(targets.filter(|&at| at != 0));
         }
         std::thread::sleep(PAUSE);

@@ -6,11 +6,11 @@ use std::ops::Range;
 use crate::instrument::strings::{self, Run};
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::probe_site::{ProbeSite, Shape};
 use crate::instrument::translator::code_cache::records::{self, Reader};
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::pc_sampling::Unseen;
@@ -42,15 +42,15 @@ pub struct AccessBuffer {
 const RECENT: usize = 1024;
 
 /// Empties the buffer of a thread that does not run, for `version`.
-pub fn empty(regions: &Regions, region: u32, version: Version) {
-    regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(version.buffer()));
+pub fn empty(contexts: &Contexts, context: u32, version: Version) {
+    contexts.set(context, layout::CURSOR, contexts.base(context).get() + u64::from(version.buffer()));
 }
 
 /// Switches a thread, whose buffer is empty, to `version`.
-pub fn enter(drain: &mut Option<AccessBuffer>, regions: &Regions, region: u32, thread: u32, version: Version) {
+pub fn enter(drain: &mut Option<AccessBuffer>, contexts: &Contexts, context: u32, thread: u32, version: Version) {
     match drain {
-        Some(drain) => drain.enter(regions, region, thread, version),
-        None => empty(regions, region, version),
+        Some(drain) => drain.enter(contexts, context, thread, version),
+        None => empty(contexts, context, version),
     }
 }
 
@@ -114,57 +114,57 @@ impl AccessBuffer {
     }
 
     /// Notifies the sink that `thread`, whose buffer is empty, is in `version` from now on.
-    pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
+    pub fn enter(&mut self, contexts: &Contexts, context: u32, thread: u32, version: Version) {
         self.sink.enter(thread, version.phase());
-        self.start(regions, region, thread, version);
+        self.start(contexts, context, thread, version);
     }
 
     /// Empties a thread's buffer, and asks the sink which lines to collect.
-    fn start(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
+    fn start(&mut self, contexts: &Contexts, context: u32, thread: u32, version: Version) {
         let mask = self.sink.collect(thread).mask();
-        regions.set(region, layout::SELECT_MASK, mask);
+        contexts.set(context, layout::SELECT_MASK, mask);
         // Another thread may take a line away between two accesses; bursts, which are complete, show how often.
-        regions.set(region, layout::FILTER, u64::from(mask != 0));
+        contexts.set(context, layout::FILTER, u64::from(mask != 0));
         for i in 0..layout::FILTERED_LINES {
-            regions.set(region, layout::FILTERED + 8 * i, 0);
+            contexts.set(context, layout::FILTERED + 8 * i, 0);
         }
-        empty(regions, region, version);
+        empty(contexts, context, version);
     }
 
     /// Makes a running `thread` record every access from now on, if the sink wants that: the bursts of all threads should
     /// overlap, and a buffer of selected accesses takes long to fill.
-    pub fn join_burst(&mut self, thread: &Thread) {
-        let regions = thread.regions.borrow();
+    pub fn record_all(&mut self, thread: &Thread) {
+        let contexts = thread.contexts.borrow();
         let complete = |mask: u64| mask == 0;
         if !thread.version.collects()
             || thread.version.traces()
-            || complete(regions.get(thread.region, layout::SELECT_MASK))
+            || complete(contexts.get(thread.context, layout::SELECT_MASK))
             || !complete(self.sink.collect(thread.ordinal).mask())
         {
             return;
         }
-        regions.set(thread.region, layout::FILTER, 0);
-        regions.set(thread.region, layout::SELECT_MASK, 0);
+        contexts.set(thread.context, layout::FILTER, 0);
+        contexts.set(thread.context, layout::SELECT_MASK, 0);
         // Accesses that it records before rprof reads the cursor count as selected, which does no harm.
-        self.complete_from.insert(thread.ordinal, regions.get(thread.region, layout::CURSOR));
+        self.complete_from.insert(thread.ordinal, contexts.get(thread.context, layout::CURSOR));
     }
 
     /// Hands the accesses of a stopped or waiting thread to the sink, and empties its buffer.
     pub fn drain(&mut self, cache: &CodeCache, thread: &Thread) {
-        let regions = thread.regions.borrow();
-        let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
-        let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
+        let contexts = thread.contexts.borrow();
+        let start = contexts.base(thread.context).get() + u64::from(layout::BUFFER);
+        let size = contexts.get(thread.context, layout::CURSOR).wrapping_sub(start);
         if size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
-            if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
+            if contexts.read(thread.context, layout::BUFFER, &mut self.bytes).is_ok() {
                 let address_space = thread.address_space.as_raw() as u32;
-                let all = regions.get(thread.region, layout::SELECT_MASK) == 0;
+                let all = contexts.get(thread.context, layout::SELECT_MASK) == 0;
                 let complete_from = match self.complete_from.get(&thread.ordinal) {
                     Some(at) => at.saturating_sub(start).min(size) as usize,
                     None if all => 0,
                     None => size as usize,
                 };
-                let about_to = regions.get(thread.region, layout::REPEAT_FROM);
+                let about_to = contexts.get(thread.context, layout::REPEAT_FROM);
                 self.decode(cache, 0..complete_from, about_to);
                 if !self.batch.is_empty() {
                     self.sink.record_selected(thread.ordinal, address_space, &self.batch);
@@ -176,7 +176,7 @@ impl AccessBuffer {
             }
         }
         self.complete_from.remove(&thread.ordinal);
-        self.start(&regions, thread.region, thread.ordinal, thread.version);
+        self.start(&contexts, thread.context, thread.ordinal, thread.version);
     }
 
     /// Notifies the sink that a thread, whose buffer is drained, is about to end.

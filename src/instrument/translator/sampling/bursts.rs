@@ -188,13 +188,13 @@ impl Bursts {
 
     /// Hands the records of a stopped or waiting traced thread to the sink, and empties its buffer.
     pub fn drain(&mut self, cache: &CodeCache, thread: &Thread) {
-        let regions = thread.regions.borrow();
-        let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
-        let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
+        let contexts = thread.contexts.borrow();
+        let start = contexts.base(thread.context).get() + u64::from(layout::TRACE_BUFFER);
+        let size = contexts.get(thread.context, layout::CURSOR).wrapping_sub(start);
         if self.goes_on(thread.ordinal) && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
-            if regions.read(thread.region, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
-                let about_to = regions.get(thread.region, layout::REPEAT_FROM);
+            if contexts.read(thread.context, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
+                let about_to = contexts.get(thread.context, layout::REPEAT_FROM);
                 self.entries.clear();
                 let (offset, kind) = (0, AccessKind::Load);
                 let (sink, numbers, entries) = (&mut *self.sink, &mut self.numbers, &mut self.entries);
@@ -204,7 +204,7 @@ impl Bursts {
                 self.moved = true;
             }
         }
-        empty(&regions, thread.region, thread.version);
+        empty(&contexts, thread.context, thread.version);
     }
 
     /// Ends the run.

@@ -11,7 +11,7 @@ use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::burst_pace::{Pace, Stage, Traced};
 use crate::instrument::translator::sampling::bursts::Bursts;
-use crate::instrument::translator::sampling::windows::Windows;
+use crate::instrument::translator::sampling::windows::WindowSchedule;
 use crate::tracee::proc_status::is_runnable;
 
 /// This work takes at most one part in this many of the tracer's time: with many counters, rprof does not report every window.
@@ -51,16 +51,18 @@ pub struct Recording {
     /// The schedule of bursts.
     pub pace: Pace,
     /// The windows in which addresses are recorded.
-    pub windows: Windows,
+    pub windows: WindowSchedule,
     /// Time of the last report of executions to the access sink.
     pub last_report: LastReport,
+    /// The program is only visited.
+    pub in_visits: bool,
 }
 
 impl Recording {
-    /// With these sinks. `visits`: windows are needed without them, too.
-    pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), visits: bool) -> Self {
-        let windows = Windows::new(drain.is_some() || bursts.is_some() || visits);
-        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default() }
+    /// With these sinks. `in_visits`: windows are needed without them, too.
+    pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), in_visits: bool) -> Self {
+        let windows = WindowSchedule::new(drain.is_some() || bursts.is_some() || in_visits);
+        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default(), in_visits }
     }
 
     /// The version that threads should be in.

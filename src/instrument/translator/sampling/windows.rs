@@ -35,7 +35,7 @@ const PEEK_S: f64 = 0.005;
 /// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
 /// windows.
 #[derive(Debug)]
-pub struct Windows {
+pub struct WindowSchedule {
     /// The version that threads should be in.
     pub(crate) wanted: Version,
     /// The time at the last look.
@@ -61,7 +61,7 @@ pub struct Windows {
     wake_up: Option<WakeUp>,
 }
 
-impl Windows {
+impl WindowSchedule {
     /// Nothing has run yet. `needed`: there is a sink of accesses or of bursts.
     pub fn new(needed: bool) -> Self {
         // Without a timer phases end at the next stop or request.
@@ -69,7 +69,7 @@ impl Windows {
         if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
             wake_up = None;
         }
-        Windows {
+        WindowSchedule {
             wanted: Version::Opening,
             now_s: 0.0,
             since_s: 0.0,
@@ -173,7 +173,7 @@ mod tests {
 
     /// Length of the pause after a window of this many processor seconds, a second after the start.
     fn paused(processors: f64, window_s: f64) -> f64 {
-        let mut windows = Windows::new(false);
+        let mut windows = WindowSchedule::new(false);
         (windows.wanted, windows.now_s, windows.begun.1) = (Version::Measuring, 1.0, 1.0 - window_s);
         windows.processors = processors;
         windows.turn_to(Version::Plain, 2);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_processors_of_a_program_are_those_of_its_last_pause() {
-        let mut windows = Windows::new(false);
+        let mut windows = WindowSchedule::new(false);
         windows.turn_to(Version::Plain, 4);
         std::thread::sleep(Duration::from_millis(20));
         let elapsed_s = windows.begun.0.elapsed().as_secs_f64();

@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::kernel::filters::{Call, Filter};
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::Program;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::system_calls::succeeded;
 use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::system_calls::SET_DISPATCH;
@@ -61,45 +62,33 @@ fn asked(registers: &Registers, read: impl Fn(u64) -> Option<Filter>) -> Asked {
     }
 }
 
-impl Run {
-    /// `prctl` or `seccomp`.
-    pub fn call_rule(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+impl Program {
+    /// `prctl` or `seccomp`. A call that translated code must not make is left to the caller, which releases the process before.
+    pub fn call_rule(
+        &mut self,
+        stopped: Stopped,
+        registers: Registers,
+        site: CallSite,
+    ) -> Result<Option<(Stopped, Release)>, RunError> {
         let tid = stopped.tid();
         let address_space = self.address_space(tid)?;
         let filter = match asked(&registers, |at| Filter::read(&address_space.memory, Address::new(at))) {
-            Asked::Dispatch => return self.release_before(stopped, registers, Release::Dispatch),
-            Asked::Filter(filter) if filter.reads_address() => {
-                return self.release_before(stopped, registers, Release::FilterByAddress);
-            }
+            Asked::Dispatch => return Ok(Some((stopped, Release::Dispatch))),
+            Asked::Filter(filter) if filter.reads_address() => return Ok(Some((stopped, Release::FilterByAddress))),
             Asked::Filter(filter) => Some(filter),
             Asked::Nothing => None,
         };
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if let Some(filter) = filter.filter(|_| succeeded(&after)) {
-            let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
-            self.process_settings.entry(pid).or_default().filters.get_or_insert_default().add(filter);
+            let pid = self.thread(tid)?.pid;
+            self.settings.entry(pid).or_default().filters.get_or_insert_default().add(filter);
         }
-        self.go_on(stopped)
-    }
-
-    /// Releases the process of a thread that is about to make a call which translated code must not make.
-    pub fn release_before(&mut self, stopped: Stopped, registers: Registers, why: Release) -> Result<(), RunError> {
-        let tid = stopped.tid();
-        let (pid, space) = self.threads.get(&tid).map(|t| (t.pid, t.address_space)).ok_or(RunError::Gone)?;
-        if self.threads.values().any(|t| t.address_space == space && t.pid != pid) {
-            let what = format!("{}, in memory that it shares with its parent", why.reason());
-            return Err(RunError::Unsupported(what));
-        }
-        self.ensure_allowed(pid, &PROTECT)?;
-        // Before the trap: there its state is known.
-        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
-        self.let_go(stopped, why);
-        Ok(())
+        self.go_on(stopped).map(|()| None)
     }
 
     /// The first call that rprof needs to follow a new program of process `pid` and that a filter of the process forbids.
     pub fn forbidden_preparation(&self, pid: Pid) -> Option<&'static str> {
-        let filters = self.process_settings.get(&pid)?.filters.as_ref()?;
+        let filters = self.settings.get(&pid)?.filters.as_ref()?;
         filters.forbidden(MAP.iter().chain(&PROTECT)).map(|call| call.name)
     }
 
@@ -108,8 +97,13 @@ impl Run {
         self.ensure_allowed(pid, &MAP)
     }
 
+    /// Fails if a filter of process `pid` forbids the calls that give its text back.
+    pub fn ensure_release_allowed(&self, pid: Pid) -> Result<(), RunError> {
+        self.ensure_allowed(pid, &PROTECT)
+    }
+
     fn ensure_allowed(&self, pid: Pid, calls: &'static [Call]) -> Result<(), RunError> {
-        match self.process_settings.get(&pid).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
+        match self.settings.get(&pid).and_then(|g| g.filters.as_ref()?.forbidden(calls)) {
             Some(call) => Err(RunError::Unsupported(format!(
                 "a seccomp filter that it installed forbids {}, which rprof needs in its name",
                 call.name

@@ -13,19 +13,18 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::CountError;
-use crate::instrument::translator::code_cache::regions::Request;
+use crate::instrument::translator::code_cache::contexts::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
 use crate::instrument::translator::program::excursions::Excursion;
 use crate::instrument::translator::program::hot_blocks::look_for_hot_blocks;
 use crate::instrument::translator::tracer::handoffs::is_to_be_handed_off;
-use crate::instrument::translator::tracer::run::{Run, RunError, kill_process_of};
+use crate::instrument::translator::tracer::run::{Run, kill_process_of};
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::watched_calls::note_call;
 use crate::instrument::translator::translate::superblock::TranslateError;
-use crate::tracee::affinity::current_cpu;
-use crate::tracee::proc_status::read_last_cpu;
-use crate::tracee::thread::{Mode, Stopped};
-use crate::tracee::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
+use crate::tracee::thread::Mode;
+use crate::tracee::wait::{Event, Waited, wait_any, wait_any_or_signal};
 
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);
@@ -57,7 +56,7 @@ impl Run {
                 Event::Ended(tid, ended, cpu_s) => {
                     self.ended(tid);
                     if tid == self.first {
-                        self.family_cpu_s = cpu_s;
+                        self.evidence.family_cpu_s = cpu_s;
                         status = Some(ended);
                         deadline = Some(Instant::now() + GRACE);
                     }
@@ -74,10 +73,10 @@ impl Run {
                 }
             }
         }
-        self.wall_s = self.roster.now_s();
+        self.evidence.wall_s = self.evidence.roster.now_s();
         self.take_all_back();
         self.release_all();
-        while self.finish_one() {}
+        while self.evidence.finish_one(&mut self.recorded.samples.drain) {}
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }
 
@@ -90,14 +89,16 @@ impl Run {
         let mut active = Instant::now();
         loop {
             self.look_after_loans()?;
-            if let Some(event) = self.no_longer_put_off().or_else(|| self.backlog.pop_front()) {
+            if let Some(event) = self.no_longer_put_off().or_else(|| self.program.backlog.pop_front()) {
                 return Ok(Some(event));
             }
             if self.serve()? {
                 active = Instant::now();
             }
             self.look_at_the_clock();
-            if let Some(event) = self.backlog.pop_front().or_else(|| self.polling.turns.look(self.threads.keys())) {
+            if let Some(event) =
+                self.program.backlog.pop_front().or_else(|| self.polling.turns.look(self.program.threads.keys()))
+            {
                 match self.unless_lent(event) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
@@ -137,21 +138,28 @@ impl Run {
             self.polling.patience.paid();
             return Ok(true);
         }
-        Ok(self.address_spaces.values_mut().any(AddressSpace::translate_ahead)
-            || !self.recording.is_tracing() && self.work_of_sink())
+        Ok(self.program.address_spaces.values_mut().any(AddressSpace::translate_ahead)
+            || !self.recorded.samples.is_tracing()
+                && self.recorded.work_of_sink(&mut self.program, self.evidence.roster.now_s()))
     }
 
     /// Does the tasks that are due by the clock: looks for hot blocks, and moves threads as windows begin and end.
     fn look_at_the_clock(&mut self) {
-        look_for_hot_blocks(&mut self.looks, &mut self.address_spaces, &self.threads);
-        if self.recording.windows.is_time_to_look() {
+        look_for_hot_blocks(&mut self.looks, &mut self.program.address_spaces, &self.program.threads);
+        if self.recorded.samples.windows.is_time_to_look() {
             self.keep_pace();
         }
     }
 
+    /// Moves threads to the version that they should be in.
+    pub fn keep_pace(&mut self) {
+        self.recorded.keep_pace(&mut self.program, self.evidence.roster.now_s());
+    }
+
     /// Whether there is nothing more to wait for.
     fn is_over(&self, deadline: Option<Instant>) -> bool {
-        deadline.is_some_and(|d| self.threads.is_empty() && self.orphans.is_empty() || Instant::now() >= d)
+        deadline
+            .is_some_and(|d| self.program.threads.is_empty() && self.program.orphans.is_empty() || Instant::now() >= d)
     }
 
     /// Stops polling, and sleeps until a thread stops or a timer wakes rprof.
@@ -176,79 +184,67 @@ impl Run {
         Ok(Slept::Woken)
     }
 
-    /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
-    pub fn was_impatient(&mut self, tid: Pid) {
-        if self.polling.is_on
-            && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
-        {
-            self.polling.pin.leave(cpu);
-        }
-        self.polling.patience.missed(Instant::now());
-    }
-
     /// Answers every waiting mailbox; returns whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
         let mut full = Vec::new();
         let (mut drained, mut to_lend) = (false, Vec::new());
-        for (&tid, thread) in &mut self.threads {
-            let shared = thread.regions.clone();
-            let regions = shared.borrow();
-            let request = if thread.stalled { None } else { regions.request(thread.region) };
+        for (&tid, thread) in &mut self.program.threads {
+            let shared = thread.contexts.clone();
+            let contexts = shared.borrow();
+            let request = if thread.is_stalled() { None } else { contexts.request(thread.context) };
             let Some(Request { site, target }) = request else { continue };
-            let Some(address_space) = self.address_spaces.get(&thread.address_space) else { continue };
+            let Some(address_space) = self.program.address_spaces.get(&thread.address_space) else { continue };
             any = true;
             if site == MARK {
-                note_call(&mut self.marks, &mut self.calls, address_space, thread);
+                note_call(&mut self.recorded.marks, &mut self.recorded.calls, address_space, thread);
                 if thread.version.traces() {
-                    self.recording.note_answer();
+                    self.recorded.samples.note_answer();
                 }
-                regions.respond(thread.region, target.get());
+                contexts.respond(thread.context, target.get());
                 continue;
             }
             let now = Instant::now();
             if !thread.version.collects()
-                && is_to_be_handed_off(self.address_spaces.values(), address_space, now)
+                && is_to_be_handed_off(self.program.address_spaces.values(), address_space, now)
                 && self.handoffs.has_room(to_lend.len())
             {
                 to_lend.push(thread.address_space);
                 continue;
             }
-            let Some(address_space) = self.address_spaces.get_mut(&thread.address_space) else { continue };
+            let Some(address_space) = self.program.address_spaces.get_mut(&thread.address_space) else { continue };
             address_space.asked = Some(now);
             if site == DRAIN {
-                drop(regions);
-                self.recording.take_records(&address_space.image.cache.borrow(), thread);
+                drop(contexts);
+                self.recorded.samples.take_records(&address_space.image.cache.borrow(), thread);
                 drained = true;
-                thread.regions.borrow().respond(thread.region, target.get());
+                thread.contexts.borrow().respond(thread.context, target.get());
                 continue;
             }
             if thread.version.traces() {
-                self.recording.note_answer();
+                self.recorded.samples.note_answer();
             }
             match address_space.answer(thread.version, site, target) {
                 Ok(destination) => {
                     if let Destination::Native(at) = destination {
                         let why = address_space.untranslated(at);
                         thread.native = Some(Excursion::begin(tid, why));
-                        self.uncounted.note(why);
-                        if thread.version.traces()
-                            && let Some(bursts) = &mut self.recording.bursts
-                        {
-                            bursts.drain(&address_space.image.cache.borrow(), thread);
-                            bursts.end(thread.ordinal);
+                        self.evidence.uncounted.note(why);
+                        if thread.version.traces() {
+                            self.recorded.samples.take_records(&address_space.image.cache.borrow(), thread);
+                            self.recorded.samples.close_burst(thread);
                         }
                     }
-                    regions.respond(thread.region, destination.get());
+                    contexts.respond(thread.context, destination.get());
                 }
                 Err(TranslateError::Full) => full.push(tid),
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
-            self.waited += now.elapsed();
+            self.polling.waited += now.elapsed();
         }
         to_lend.into_iter().for_each(|address_space| self.hand_off(address_space));
         for tid in full {
-            self.stall(tid);
+            self.program.stall(tid);
         }
         if drained {
             self.keep_pace();
@@ -256,65 +252,20 @@ impl Run {
         Ok(any)
     }
 
-    /// The code cache is full: the thread must stop so that another arena can be mapped.
-    fn stall(&mut self, tid: Pid) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.stalled = true;
-            // If it is gone, its end will be seen.
-            let _ = thread.running(tid).interrupt();
-        }
-    }
-
-    /// Resumes a thread in `mode` until a stop for which `wanted` holds; keeps signals on the way for later.
-    pub fn until(
-        &mut self,
-        stopped: Stopped,
-        mode: Mode,
-        signal: i32,
-        wanted: impl Fn(&Stop) -> bool,
-    ) -> Result<(Stopped, Stop), RunError> {
-        let tid = stopped.tid();
-        stopped.resume_raw(mode, signal)?;
-        loop {
-            match wait_for_soon(tid) {
-                Some(Event::Stopped(stopped, stop)) if wanted(&stop) => return Ok((stopped, stop)),
-                Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
-                    let info = stopped.signal_info()?;
-                    if let Some(thread) = self.threads.get_mut(&tid) {
-                        thread.defer(signal, info);
-                    }
-                    stopped.resume(mode, None)?;
-                }
-                Some(Event::Stopped(stopped, stop @ Stop::Exit)) => {
-                    self.backlog.push_back(Event::Stopped(stopped, stop));
-                    return Err(RunError::Gone);
-                }
-                Some(Event::Stopped(stopped, _)) => {
-                    stopped.resume(mode, None)?;
-                }
-                Some(event @ Event::Ended(..)) => {
-                    self.backlog.push_back(event);
-                    return Err(RunError::Gone);
-                }
-                None => return Err(RunError::Gone),
-            }
-        }
-    }
-
     /// Lets all remaining threads run on natively.
     fn release_all(&mut self) {
-        let left: Vec<Pid> = self.threads.keys().copied().collect();
-        for tid in left {
+        for tid in self.program.threads.keys().copied().collect::<Vec<Pid>>() {
             self.release(tid);
         }
     }
 
     /// Kills all remaining processes and waits for their ends.
     pub fn end_all(&mut self) {
-        let groups = self.threads.values().map(|t| t.pid);
+        let groups = self.program.threads.values().map(|t| t.pid);
         groups.chain([self.first]).for_each(kill_process_of);
-        std::mem::take(&mut self.orphans).into_keys().for_each(kill_process_of);
-        let seen = std::mem::take(&mut self.handoffs.put_off).into_iter().chain(std::mem::take(&mut self.backlog));
+        std::mem::take(&mut self.program.orphans).into_keys().for_each(kill_process_of);
+        let seen =
+            std::mem::take(&mut self.handoffs.put_off).into_iter().chain(std::mem::take(&mut self.program.backlog));
         for event in seen.chain(std::iter::from_fn(|| wait_any(true))) {
             if let Event::Stopped(stopped, _) = event {
                 // Tasks that began meanwhile, or that rprof lost sight of, must end as well.

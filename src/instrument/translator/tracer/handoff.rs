@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::CountError;
 use crate::instrument::translator::program::address_space::AddressSpace;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::workers::{Batch, Handoff, Lost, Mailbox};
 use crate::tracee::wait::{Event, Stop};
@@ -24,24 +25,19 @@ use crate::tracee::wait::{Event, Stop};
 impl Run {
     /// Hands off the code cache of address space `id`, if it is at home.
     pub(crate) fn hand_off(&mut self, id: Pid) {
-        let Some(address_space) = self.address_spaces.get(&id) else { return };
+        let Some(address_space) = self.program.address_spaces.get(&id) else { return };
         let (cache, until) = (Arc::as_ptr(&address_space.image.cache), address_space.image.placing.borrow().due());
-        let members: Vec<Pid> = self
-            .address_spaces
-            .iter()
-            .filter(|(_, p)| Arc::as_ptr(&p.image.cache) == cache)
-            .map(|(&id, _)| id)
-            .collect();
-        let threads = self.threads.iter().filter(|(_, t)| members.contains(&t.address_space) && !t.stalled);
-        let mailbox = |(&tid, t): (&Pid, &crate::instrument::translator::program::thread::Thread)| Mailbox {
+        let shares = |_: &Pid, other: &mut AddressSpace| Arc::as_ptr(&other.image.cache) == cache;
+        let mut address_spaces: Vec<(Pid, AddressSpace)> = self.program.address_spaces.extract_if(shares).collect();
+        let is_member = |id: Pid| address_spaces.iter().any(|(member, _)| *member == id);
+        let threads = self.program.threads.iter().filter(|(_, t)| is_member(t.address_space) && !t.is_stalled());
+        let mailbox = |(&tid, t): (&Pid, &Thread)| Mailbox {
             tid,
             address_space: t.address_space,
-            region: t.region,
+            context: t.context,
             version: t.version,
         };
         let mailboxes = threads.map(mailbox).collect();
-        let mut address_spaces: Vec<(Pid, AddressSpace)> =
-            members.iter().filter_map(|&id| Some((id, self.address_spaces.remove(&id)?))).collect();
         address_spaces.iter_mut().for_each(|(_, p)| p.locate());
         let batch = Batch { address_spaces, mailboxes, native: Vec::new() };
         match self.handoffs.workers.serve(batch, until, self.handoffs.out.len()) {
@@ -52,18 +48,17 @@ impl Run {
 
     /// Takes a returned batch home.
     fn take_home(&mut self, batch: Batch) {
-        batch.native.iter().for_each(|(_, excursion)| self.uncounted.note(excursion.why));
-        let left: Vec<Pid> = batch.native.iter().map(|&(tid, _)| tid).collect();
+        for (id, address_space) in batch.address_spaces {
+            address_space.image.cache.borrow().set_polling(self.polling.is_on);
+            self.program.address_spaces.insert(id, address_space);
+        }
         for (tid, excursion) in batch.native {
-            if let Some(thread) = self.threads.get_mut(&tid) {
+            self.evidence.uncounted.note(excursion.why);
+            if let Ok(thread) = self.program.thread_mut(tid) {
                 thread.native = Some(excursion);
             }
+            self.recorded.end_burst(&self.program, tid);
         }
-        for (id, address_space) in batch.address_spaces {
-            address_space.image.cache.borrow().set_polling(self.is_polling());
-            self.address_spaces.insert(id, address_space);
-        }
-        left.into_iter().for_each(|tid| self.end_burst(tid));
     }
 
     fn close_loan(&mut self, batch: Result<Batch, Lost>) {
@@ -77,22 +72,15 @@ impl Run {
     pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
         let mut i = 0;
         while let Some(handoff) = self.handoffs.out.get(i) {
-            match handoff.returned() {
-                Ok(None) => {
-                    if Instant::now() >= handoff.until {
-                        handoff.recall();
-                    }
-                    i += 1;
-                }
-                Ok(Some(batch)) => {
-                    self.handoffs.out.swap_remove(i);
-                    self.take_home(batch);
-                }
-                Err(Lost) => {
-                    self.handoffs.out.swap_remove(i);
-                    self.handoffs.lost = true;
-                }
+            if let Some(batch) = handoff.returned().transpose() {
+                self.handoffs.out.swap_remove(i);
+                self.close_loan(batch);
+                continue;
             }
+            if Instant::now() >= handoff.until {
+                handoff.recall();
+            }
+            i += 1;
         }
         if self.handoffs.lost {
             return Err(CountError::Unsupported("a thread that translates it failed".into()));
@@ -139,14 +127,10 @@ impl Run {
             Event::Ended(tid, ..) => (*tid, false),
             Event::Stopped(stopped, stop) => (stopped.tid(), *stop == Stop::Exec),
         };
-        let of_group = self.threads.values().filter(|t| executes && t.pid == tid);
-        let own = self.threads.get(&tid);
-        let handoffs: Vec<&Handoff> = of_group
-            .chain(own)
-            .filter_map(|t| self.handoffs.with(t.address_space))
-            .map(|i| &self.handoffs.out[i])
-            .collect();
-        handoffs.iter().for_each(|handoff| handoff.recall());
-        !handoffs.is_empty()
+        let of_group = self.program.threads.values().filter(|t| executes && t.pid == tid);
+        let own = self.program.threads.get(&tid);
+        let lent: Vec<usize> = of_group.chain(own).filter_map(|t| self.handoffs.with(t.address_space)).collect();
+        lent.iter().for_each(|&i| self.handoffs.out[i].recall());
+        !lent.is_empty()
     }
 }

@@ -6,7 +6,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::kernel::rlimit_as::{Allowance, limit_of, read, set_at_most, set_limit, write};
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::Program;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::thread::{Registers, Stopped};
@@ -34,11 +35,11 @@ impl Asked {
     }
 }
 
-impl Run {
+impl Program {
     /// A thread is about to read or set limits.
     pub fn limit(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let asked = Asked::by(&registers);
-        let caller = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.pid;
+        let caller = self.thread(stopped.tid())?.pid;
         let whose = match asked.pid {
             _ if asked.resource != u64::from(RLIMIT_AS) => None,
             0 => Some(caller),
@@ -47,8 +48,7 @@ impl Run {
         let status = whose.map(|_| read_status(caller)).transpose().map_err(|_| RunError::Gone)?;
         // Only the kernel can apply a filter to the call.
         let (Some(whose), Some(status)) = (whose, status.filter(|status| !status.filtered)) else {
-            let (stopped, _) = self.execute(stopped, registers, site)?;
-            return self.go_on(stopped);
+            return self.pass(stopped, registers, site);
         };
         let may_raise = status.capabilities >> CAP_SYS_RESOURCE & 1 == 1;
         let result = self.limit_address_space(stopped.tid(), whose, &asked, may_raise);
@@ -59,13 +59,10 @@ impl Run {
     }
 
     fn limit_address_space(&mut self, tid: Pid, whose: Pid, asked: &Asked, may_raise: bool) -> Result<(), Errno> {
-        if let Some(space) = self.threads.get(&whose).map(|t| t.address_space) {
-            self.bring_home(space);
-        }
         let address_space = self.address_space(tid).map_err(|_| Errno::ESRCH)?;
         let memory = &address_space.memory;
         let new = asked.new.map(|at| read(memory, at)).transpose()?;
-        let allowance = self.process_settings.get(&whose).and_then(|g| g.allowance).unwrap_or_default();
+        let allowance = self.settings.get(&whose).and_then(|g| g.allowance).unwrap_or_default();
         let old = allowance.below(limit_of(whose)?);
         if let Some(new) = new {
             if new.rlim_cur > new.rlim_max {
@@ -76,7 +73,7 @@ impl Run {
             }
             let above = Allowance::of(self.mapped_by_us(whose)).above(new);
             let set = set_at_most(whose, above)?;
-            self.process_settings.entry(whose).or_default().allowance = Some(Allowance::between(new, set));
+            self.settings.entry(whose).or_default().allowance = Some(Allowance::between(new, set));
         }
         let address_space = self.address_space(tid).map_err(|_| Errno::ESRCH)?;
         asked.old.map_or(Ok(()), |at| write(&address_space.memory, at, old))
@@ -87,13 +84,13 @@ impl Run {
         let space = self.threads.values().find(|t| t.pid == pid).map(|t| t.address_space);
         let Some(address_space) = space.and_then(|space| self.address_spaces.get(&space)) else { return 0 };
         let code: u64 = address_space.image.cache.borrow().mappings().map(|(_, size)| size).sum();
-        code + address_space.image.regions.borrow().mapping().1
+        code + address_space.image.contexts.borrow().mapping().1
     }
 
     /// Raises the limit before rprof maps memory into the address space of `pid`. Returns the program's limit, if it has set
     /// one.
     pub fn open_address_space(&self, pid: Pid) -> Option<rlimit> {
-        let allowance = self.process_settings.get(&pid)?.allowance?;
+        let allowance = self.settings.get(&pid)?.allowance?;
         let limit = limit_of(pid).ok()?;
         // If the kernel refuses, the current limit has to suffice.
         let _ = set_limit(pid, rlimit { rlim_cur: limit.rlim_max, ..limit });
@@ -102,12 +99,12 @@ impl Run {
 
     /// Restores the limit afterwards, so that the program, whose limit is `limit`, can map as much as before.
     pub fn close_address_space(&mut self, pid: Pid, limit: Option<rlimit>) {
-        let (Some(old), Some(limit)) = (self.process_settings.get(&pid).and_then(|g| g.allowance), limit) else {
+        let (Some(old), Some(limit)) = (self.settings.get(&pid).and_then(|g| g.allowance), limit) else {
             return;
         };
         let above = Allowance { soft: self.mapped_by_us(pid), ..old }.above(limit);
         if let Ok(set) = set_at_most(pid, above) {
-            self.process_settings.entry(pid).or_default().allowance = Some(Allowance::between(limit, set));
+            self.settings.entry(pid).or_default().allowance = Some(Allowance::between(limit, set));
         }
     }
 }

@@ -10,7 +10,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::syscall_table::{CallClass, class};
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::Program;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::tracee::address::CacheAddress;
 use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::Stop;
@@ -31,7 +32,7 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
     }
 }
 
-impl Run {
+impl Program {
     /// How to resume a thread: with stops at its system calls, if it is in code whose calls matter.
     pub fn mode_of(&self, tid: Pid) -> Mode {
         if self.watches_calls(tid) { Mode::Syscall } else { Mode::Continue }
@@ -39,21 +40,21 @@ impl Run {
 
     /// Whether the thread is in native code whose system calls matter.
     pub fn watches_calls(&self, tid: Pid) -> bool {
-        let thread = self.threads.get(&tid).filter(|t| t.native.is_some());
-        thread.and_then(|t| self.address_spaces.get(&t.address_space)).is_some_and(|p| p.begins_natively)
+        self.thread_and_space(tid).is_ok_and(|(thread, space)| thread.native.is_some() && space.begins_natively)
     }
 
-    /// A thread in native code stopped before or behind a system call.
-    pub fn native_call(&mut self, stopped: Stopped) -> Result<(), RunError> {
+    /// A thread in native code stopped before or behind a system call. Returns the call if it is one to be handled as if from the
+    /// cache; else the thread goes on.
+    pub fn native_call(&mut self, stopped: Stopped) -> Result<Option<(Stopped, Registers, CallSite)>, RunError> {
         let tid = stopped.tid();
-        let thread = self.threads.get_mut(&tid).ok_or(RunError::Gone)?;
-        thread.in_native_call = !thread.in_native_call;
+        let native = self.thread_mut(tid)?.native.as_mut().ok_or(RunError::Gone)?;
+        native.in_call = !native.in_call;
         let registers = stopped.registers()?;
         let class = class(registers.orig_rax as i64);
-        if !thread.in_native_call || !concerns(class, &registers) {
-            return self.go_on(stopped);
+        if !native.in_call || !concerns(class, &registers) {
+            return self.go_on(stopped).map(|()| None);
         }
-        thread.in_native_call = false;
+        native.in_call = false;
         // The call is left out, and made again where its result is known at once.
         stopped.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
@@ -63,16 +64,14 @@ impl Run {
         // As after the trap of a call in the cache, which is one byte long.
         let before = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: native + 1, ..registers };
         match class {
-            CallClass::Absent => {
-                stopped.set_registers(&Registers { rax: absent, orig_rax: u64::MAX, ..registers })?;
-                self.go_on(stopped)
-            }
+            CallClass::Absent => stopped.set_registers(&Registers { rax: absent, orig_rax: u64::MAX, ..registers })?,
             CallClass::Mask => {
                 let (stopped, _) = self.execute(stopped, before, site)?;
                 self.note_mask(&stopped)?;
-                self.go_on(stopped)
+                return self.go_on(stopped).map(|()| None);
             }
-            _ => self.call_at(stopped, before, site),
+            _ => return Ok(Some((stopped, before, site))),
         }
+        self.go_on(stopped).map(|()| None)
     }
 }

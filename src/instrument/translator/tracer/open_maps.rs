@@ -7,13 +7,14 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::own_maps::{PATH, as_without_rprof, file_of, is_same, whose};
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::Program;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::system_calls::succeeded;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment};
 use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped};
 
-impl Run {
+impl Program {
     /// `open` or `openat` of a path that begins with "/pro".
     pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
@@ -29,11 +30,11 @@ impl Run {
         for (i, byte) in path.bytes().enumerate() {
             words[i / 8] |= u64::from(byte) << (8 * (i % 8));
         }
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let thread = self.thread(tid)?;
         let at = {
-            let regions = thread.regions.borrow();
-            (0u32..).zip(words).for_each(|(i, word)| regions.set(thread.region, layout::ACTION + 8 * i, word));
-            (regions.base(thread.region) + u64::from(layout::ACTION)).get()
+            let contexts = thread.contexts.borrow();
+            (0u32..).zip(words).for_each(|(i, word)| contexts.set(thread.context, layout::ACTION + 8 * i, word));
+            (contexts.base(thread.context) + u64::from(layout::ACTION)).get()
         };
         let asked = if of_open { Registers { rdi: at, ..registers } } else { Registers { rsi: at, ..registers } };
         let (stopped, after) = self.execute(stopped, asked, site)?;
@@ -44,34 +45,26 @@ impl Run {
             }
             let close = Registers { rax: libc::SYS_close as u64, rdi: after.rax, ..registers };
             let (stopped, _) = self.execute(stopped, close, site)?;
-            let (stopped, _) = self.execute(stopped, registers, site)?;
-            return self.go_on(stopped);
+            return self.pass(stopped, registers, site);
         }
         // It has another /proc, where rprof is not or has another number: it gets what is there.
-        let (stopped, _) = self.execute(stopped, registers, site)?;
-        self.go_on(stopped)
+        self.pass(stopped, registers, site)
     }
 
     /// The maps that the path at `at` names, if it names those of a process whose text rprof has changed.
-    fn maps_to_open(&mut self, tid: Pid, at: u64) -> Option<OwnedFd> {
-        let pid = self.threads.get(&tid)?.pid;
+    fn maps_to_open(&self, tid: Pid, at: u64) -> Option<OwnedFd> {
+        let (thread, space) = self.thread_and_space(tid).ok()?;
         let mut path = [0; PATH];
-        let size = self.address_space(tid).ok()?.memory.read_some(Address::new(at), &mut path).ok()?;
-        let pid = whose(&path[..size], pid)?;
-        let space = self.threads.values().find(|t| t.pid == pid)?.address_space;
-        let address_space = self.address_spaces.get(&space)?;
+        let size = space.memory.read_some(Address::new(at), &mut path).ok()?;
+        let pid = whose(&path[..size], thread.pid)?;
+        let id = self.threads.values().find(|t| t.pid == pid)?.address_space;
+        let address_space = self.address_spaces.get(&id)?;
         let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
         let text: Vec<TextRange> =
             address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).copied().collect();
-        let regions = address_space.image.regions.borrow().mapping();
-        let ours = address_space
-            .image
-            .cache
-            .borrow()
-            .mappings()
-            .chain([regions])
-            .map(|(at, size)| (at.get(), size))
-            .collect::<Vec<_>>();
+        let contexts = address_space.image.contexts.borrow().mapping();
+        let cache = address_space.image.cache.borrow();
+        let ours: Vec<_> = cache.mappings().chain([contexts]).map(|(at, size)| (at.get(), size)).collect();
         // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
         file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
     }

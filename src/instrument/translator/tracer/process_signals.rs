@@ -8,7 +8,8 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::kernel::dispositions::SignalEffect;
 use crate::instrument::translator::kernel::signal_bits::{SI_KERNEL, bit};
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::Program;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::restarts::repeat_ended_call;
 use crate::tracee::thread::{SignalInfo, Stopped};
@@ -22,7 +23,7 @@ fn prefers_first_thread(signal: i32, info: &SignalInfo) -> bool {
     }
 }
 
-impl Run {
+impl Program {
     /// Sends a signal on to the first thread of its process if that would have got it without rprof's stops. Returns the stopped
     /// thread if the signal is its own.
     pub fn pass_to_first_thread(
@@ -32,7 +33,7 @@ impl Run {
         info: &SignalInfo,
     ) -> Result<Option<Stopped>, RunError> {
         let tid = stopped.tid();
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+        let pid = self.thread(tid)?.pid;
         if tid == pid || !prefers_first_thread(signal, info) || !self.takes(pid, signal)? {
             return Ok(Some(stopped));
         }

@@ -6,19 +6,20 @@ use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, SignalEffect};
 use crate::instrument::translator::kernel::signal_bits::bit;
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::program::{Program, remote_in};
+use crate::instrument::translator::tracer::run_error::RunError;
+use crate::instrument::translator::tracer::run_evidence::RunEvidence;
 use crate::instrument::translator::tracer::system_calls::succeeded;
-use crate::profile::run::Warning;
+use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::read_status;
-use crate::tracee::remote::Remote;
 use crate::tracee::thread::{Registers, Stopped};
 
-impl Run {
+impl Program {
     /// The effect that the program has set for `signal`.
     pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<SignalEffect, RunError> {
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
-        let kept = self.process_settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
+        let pid = self.thread(tid)?.pid;
+        let kept = self.settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal)).copied();
         if let Some(action) = kept {
             return Ok(match action {
                 a if a.is_default() => SignalEffect::Default,
@@ -36,15 +37,15 @@ impl Run {
 
     /// The actions of process `pid`.
     fn dispositions(&mut self, pid: Pid) -> &mut Dispositions {
-        self.process_settings.entry(pid).or_default().dispositions.get_or_insert_default()
+        self.settings.entry(pid).or_default().dispositions.get_or_insert_default()
     }
 
     /// The handler of `signal` was called.
-    pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
-        let Some(thread) = self.threads.get(&tid) else { return };
+    pub fn note_delivery(&mut self, tid: Pid, signal: i32, calls: &mut CallRecorder) {
+        let Ok(thread) = self.thread(tid) else { return };
+        calls.got_signal(thread);
         let pid = thread.pid;
-        self.calls.got_signal(thread);
-        if let Some(action) = self.process_settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal))
+        if let Some(action) = self.settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal))
             && action.lasts_once()
         {
             action.0[0] = libc::SIG_DFL as u64;
@@ -59,7 +60,7 @@ impl Run {
         let address_space = self.address_space(tid)?;
         let read = registers.rsi != 0 && address_space.memory.read(action, &mut words).is_ok();
         let (stopped, after) = self.execute(stopped, registers, site)?;
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
+        let pid = self.thread(tid)?.pid;
         if read
             && succeeded(&after)
             && let Some(kept) = self.dispositions(pid).of(signal)
@@ -72,11 +73,16 @@ impl Run {
 
     /// Restores the action of `signal`, which a trap of rprof's raised, and the signal mask. Returns whether this took a system
     /// call: then the thread is no longer at the stop of a signal.
-    pub fn restore_signal_state(&mut self, stopped: Stopped, signal: i32) -> Result<(Stopped, bool), RunError> {
+    pub fn restore_signal_state(
+        &mut self,
+        stopped: Stopped,
+        signal: i32,
+        evidence: &mut RunEvidence,
+    ) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let (region, regions, pid) = (thread.region, thread.regions.clone(), thread.pid);
-        let mask = regions.borrow().get(region, layout::SIGNAL_MASK);
+        let thread = self.thread(tid)?;
+        let (context, contexts, pid) = (thread.context, thread.contexts.clone(), thread.pid);
+        let mask = contexts.borrow().get(context, layout::SIGNAL_MASK);
         let blocked = mask & bit(signal) != 0;
         if blocked {
             stopped.set_signal_mask(mask)?;
@@ -86,7 +92,7 @@ impl Run {
             return Ok((stopped, false));
         }
         if read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us() {
-            self.warn_once(
+            evidence.warn_once(
                 "signal-action-lost",
                 "the program filters its system calls, so the action of a blocked or ignored SIGTRAP or SIGSEGV was lost",
                 "such a signal would end the program",
@@ -95,27 +101,17 @@ impl Run {
             return Ok((stopped, false));
         }
         let place = {
-            let regions = regions.borrow();
+            let contexts = contexts.borrow();
             for (i, word) in (0u32..).zip(action.0) {
-                regions.set(region, layout::ACTION + 8 * i, word);
+                contexts.set(context, layout::ACTION + 8 * i, word);
             }
-            regions.base(region) + u64::from(layout::ACTION)
+            contexts.base(context) + u64::from(layout::ACTION)
         };
         let address_space = self.address_space(tid)?;
-        let gadget = address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
+        let mut remote = remote_in(address_space, stopped)?;
         remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;
         let (stopped, signals) = remote.finish()?;
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
-        }
+        self.defer_all(tid, signals);
         Ok((stopped, true))
-    }
-
-    /// Adds a doubt unless it was stated before.
-    pub fn warn_once(&mut self, code: &str, text: &str, effect: &str, hint: &str) {
-        if !self.warnings.iter().any(|w| w.code == code) {
-            self.warnings.push(Warning::new(code, text.to_owned(), effect, hint));
-        }
     }
 }

@@ -5,12 +5,19 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
-use crate::instrument::translator::tracer::run::{Run, RunError};
-use crate::instrument::translator::translate::text_ranges::find_text;
+use crate::instrument::translator::sampling::access_buffer::enter;
+use crate::instrument::translator::tracer::program::remote_in;
+use crate::instrument::translator::tracer::run::Run;
+use crate::instrument::translator::tracer::run_error::{RunError, unless_gone};
+use crate::instrument::translator::tracer::uncounted::Release;
+use crate::instrument::translator::translate::text_ranges::{Treatment, find_text};
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::has_fault_pending;
-use crate::tracee::thread::{Mode, Running, SignalInfo, Stopped};
+use crate::tracee::restarts::restart_call;
+use crate::tracee::thread::{Mode, Registers, Running, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for its child of `vfork` cannot.
@@ -34,10 +41,10 @@ impl Run {
         let mut held = Vec::new();
         let mut seen: HashSet<Pid> = but.into_iter().collect();
         loop {
-            let next = self.threads.iter().find(|(tid, t)| t.address_space == space && !seen.contains(tid));
+            let next = self.program.threads.iter().find(|(tid, t)| t.address_space == space && !seen.contains(tid));
             let Some((&tid, thread)) = next else { return held };
             seen.insert(tid);
-            if let Some(stop) = self.stuck.remove(&tid) {
+            if let Some(stop) = self.program.stuck.remove(&tid) {
                 held.extend(self.hold_stuck(Stopped::still(tid), stop));
                 continue;
             }
@@ -56,6 +63,7 @@ impl Run {
         }
     }
 
+    /// Waits for the stop of a thread that was asked to.
     fn hold_one(&mut self, tid: Pid) -> Option<Held> {
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
@@ -76,17 +84,13 @@ impl Run {
                     let _ = self.stopped(stopped, stop);
                     let _ = Running::resumed(tid).interrupt();
                 }
-                Some(Event::Stopped(stopped, stop @ Stop::Exec)) => {
-                    self.backlog.push_back(Event::Stopped(stopped, stop));
+                Some(event @ (Event::Stopped(_, Stop::Exec) | Event::Ended(..))) => {
+                    self.program.backlog.push_back(event);
                     return None;
                 }
                 Some(Event::Stopped(stopped, _)) => {
                     // If it is gone, its end comes next.
                     let _ = stopped.resume(Mode::Continue, None).and_then(|running| running.interrupt());
-                }
-                Some(event @ Event::Ended(..)) => {
-                    self.backlog.push_back(event);
-                    return None;
                 }
             }
         }
@@ -97,7 +101,7 @@ impl Run {
     fn hold_at_signal(&mut self, stopped: Stopped, signal: i32) -> Result<Held, RunError> {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;
-        let address_space = self.address_space(stopped.tid())?;
+        let address_space = self.program.address_space(stopped.tid())?;
         let own = address_space.image.cache.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
         let escape = signal == libc::SIGSEGV && find_text(&address_space.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && own.is_some() {
@@ -108,9 +112,144 @@ impl Run {
         }
         let is_own = info.si_code == SI_KERNEL || escape && info.si_code > 0;
         if !is_own {
-            self.defer_merged(stopped.tid(), signal, info);
+            self.program.defer_merged(stopped.tid(), signal, info);
         }
-        let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+        let (stopped, _) = self.program.restore_signal_state(stopped, signal, &mut self.evidence)?;
         Ok(Held { stopped, signal: None, job: false })
+    }
+
+    /// Gives the address space of `stopped` a code cache of its own. All its other threads continue in it; `stopped` is ready to
+    /// continue.
+    pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let (space, pid) = self.program.thread(tid).map(|t| (t.address_space, t.pid))?;
+        self.program.ensure_room_allowed(pid)?;
+        let mut ready = Vec::new();
+        for held in self.hold(space, Some(tid)) {
+            ready.extend(unless_gone(self.leave_cache(held.stopped))?.map(|stopped| Held { stopped, ..held }));
+        }
+        let first = self.leave_cache(stopped)?;
+        let first = self.renew(space, first)?;
+        for held in ready {
+            unless_gone(self.move_on(held))?;
+        }
+        self.move_over(first)
+    }
+
+    /// New tables, contexts and arenas; the old ones are unmapped there.
+    fn renew(&mut self, space: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let members = self.program.threads_in(space);
+        for &id in &members {
+            self.recorded.end_burst(&self.program, id);
+            self.recorded.drain_buffer(&self.program, id);
+        }
+        let address_space = self.program.address_spaces.get(&space).ok_or(RunError::Gone)?;
+        let ((cache, contexts), stopped, signals) = prepare_image::renew(address_space, stopped)?;
+        let new = self.image(cache, contexts);
+        let address_space = self.program.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
+        let old = std::mem::replace(&mut address_space.image, new.clone());
+        address_space.pages.borrow_mut().forget();
+        for id in members {
+            let Some(thread) = self.program.threads.get_mut(&id) else { continue };
+            self.recorded.marks.moved(&mut old.cache.borrow_mut(), thread);
+            let context = new.contexts.borrow_mut().take()?;
+            {
+                let (from, to) = (old.contexts.borrow(), new.contexts.borrow());
+                for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {
+                    to.set(context, offset, from.get(thread.context, offset));
+                }
+                old.cache.borrow_mut().take_counters(&from, thread.context, thread.ordinal);
+            }
+            old.contexts.borrow_mut().give_back(thread.context);
+            (thread.context, thread.contexts) = (context, new.contexts.clone());
+            enter(&mut self.recorded.samples.drain, &new.contexts.borrow(), context, thread.ordinal, thread.version);
+        }
+        self.program.defer_all(tid, signals);
+        Ok(stopped)
+    }
+
+    fn move_on(&mut self, held: Held) -> Result<(), RunError> {
+        let stopped = self.move_over(held.stopped)?;
+        self.program.defer_all(stopped.tid(), held.signal.into_iter().collect());
+        if held.job {
+            stopped.listen()?;
+            return Ok(());
+        }
+        self.program.go_on(stopped)
+    }
+
+    /// Moves a thread whose registers are the program's to the new code cache.
+    fn move_over(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let thread = self.program.thread(stopped.tid())?;
+        let base = thread.contexts.borrow().base(thread.context);
+        let mut registers = stopped.registers()?;
+        restart_call(&mut registers);
+        registers.gs_base = base.get();
+        self.redirect(stopped, registers)
+    }
+
+    /// Lets the address space of `stopped` run on natively.
+    pub fn let_go(&mut self, stopped: Stopped, why: Release) {
+        let tid = stopped.tid();
+        let Ok(space) = self.program.thread(tid).map(|t| t.address_space) else { return };
+        let mut held = self.hold(space, Some(tid));
+        held.push(Held { stopped, signal: None, job: false });
+        self.evidence.uncounted.released.push((why, self.evidence.roster.now_s()));
+        self.detach(space, held);
+    }
+
+    /// Lets the process of `tid` run on natively.
+    pub fn release(&mut self, tid: Pid) {
+        let Ok(space) = self.program.thread(tid).map(|t| t.address_space) else { return };
+        let held = self.hold(space, None);
+        self.detach(space, held);
+    }
+
+    /// Lets the stopped threads of `space` run on natively.
+    pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
+        let members = self.program.threads_in(space);
+        let mut unprotected = false;
+        for Held { stopped, signal, .. } in held {
+            let Ok(stopped) = self.leave_cache(stopped) else { continue };
+            let stopped = if unprotected { Ok(stopped) } else { self.unprotect(space, stopped) };
+            unprotected = true;
+            if let Ok(stopped) = stopped {
+                // If it is gone, nothing is left to do.
+                let _ = stopped.detach(signal.map_or(0, |s| s.0));
+            }
+        }
+        for member in members {
+            self.evidence.roster.look(member);
+            self.ended(member);
+        }
+    }
+
+    /// Gives its text back the execute permission.
+    fn unprotect(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        let address_space = self.program.address_spaces.get(&pid).ok_or(RunError::Gone)?;
+        let mut remote = remote_in(address_space, stopped)?;
+        for text in address_space.text.iter().filter(|t| t.treatment == Treatment::Translate) {
+            let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+            let arguments = [text.start.get(), text.end - text.start, protection, 0, 0, 0];
+            // A sealed mapping was never changed.
+            let _ = remote.call("mprotect", libc::SYS_mprotect, arguments);
+        }
+        Ok(remote.finish()?.0)
+    }
+
+    /// Releases the process of a thread that is about to make a call which translated code must not make.
+    pub fn release_before(&mut self, stopped: Stopped, registers: Registers, why: Release) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (pid, space) = self.program.thread(tid).map(|t| (t.pid, t.address_space))?;
+        if self.program.threads.values().any(|t| t.address_space == space && t.pid != pid) {
+            let what = format!("{}, in memory that it shares with its parent", why.reason());
+            return Err(RunError::Unsupported(what));
+        }
+        self.program.ensure_release_allowed(pid)?;
+        // Before the trap: there its state is known.
+        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
+        self.let_go(stopped, why);
+        Ok(())
     }
 }

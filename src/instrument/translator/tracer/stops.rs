@@ -5,25 +5,29 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
+use crate::instrument::translator::code_cache::contexts::Request;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
-use crate::instrument::translator::kernel::correct_counters::correct_counters;
+use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::program_state::State;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::program::address_space::Destination;
-use crate::instrument::translator::tracer::run::{Run, RunError};
-use crate::instrument::translator::tracer::watched_calls::note_call;
+use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
+use crate::instrument::translator::tracer::program::MAX_STEPS;
+use crate::instrument::translator::tracer::run::Run;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::jit_places;
 use crate::tracee::proc_status::has_fault_pending;
-use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
+use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::Stop;
 
 /// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 1 << 8;
+/// Results of an interrupted system call that the kernel will restart: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
+const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
 impl Run {
     /// A thread stopped.
@@ -32,9 +36,7 @@ impl Run {
         if stop == Stop::Exec {
             return self.on_exec(stopped);
         }
-        if !self.threads.contains_key(&tid) {
-            return self.stranger(stopped, stop);
-        }
+        let Ok(thread) = self.program.thread(tid) else { return self.stranger(stopped, stop) };
         match stop {
             Stop::Signal(libc::SIGTRAP) => self.trap(stopped),
             Stop::Signal(signal) => self.signal(stopped, signal),
@@ -43,36 +45,33 @@ impl Run {
                 Ok(())
             }
             // A trap of its own is reported next.
-            Stop::Group(_) if self.threads.get(&tid).is_some_and(|t| t.stalled) && !has_fault_pending(tid) => {
+            Stop::Group(_) if thread.is_stalled() && !has_fault_pending(tid) => {
                 let stopped = self.answer_stopped(stopped)?;
-                self.go_on(stopped)
+                self.program.go_on(stopped)
             }
-            Stop::Group(_) if self.is_to_turn(tid) => {
+            Stop::Group(_) if self.recorded.is_to_turn(thread) => {
                 let stopped = self.turn(stopped)?;
-                self.go_on(stopped)
+                self.program.go_on(stopped)
             }
-            Stop::Group(_) if self.is_peeked(tid) => {
-                self.peek(&stopped)?;
-                self.go_on(stopped)
+            Stop::Group(_) if self.recorded.is_peeked(thread) => {
+                self.recorded.peek(&mut self.program, &stopped)?;
+                self.program.go_on(stopped)
             }
             Stop::NewTask => self.new_task(stopped),
-            Stop::Syscall if self.watches_calls(tid) => self.native_call(stopped),
+            Stop::Syscall if self.program.watches_calls(tid) => match self.program.native_call(stopped)? {
+                Some((stopped, registers, site)) => self.call_at(stopped, registers, site),
+                None => Ok(()),
+            },
             Stop::Exit => {
-                self.roster.look(tid);
-                self.threads
-                    .get(&tid)
-                    .iter()
-                    .for_each(|t| jit_places::look_a_last_time(t.address_space.as_raw() as u32));
-                self.settle(&stopped);
-                self.drain_buffer(tid);
-                self.recording
-                    .drain
-                    .iter_mut()
-                    .for_each(crate::instrument::translator::sampling::access_buffer::AccessBuffer::ending);
+                jit_places::look_a_last_time(thread.address_space.as_raw() as u32);
+                self.evidence.roster.look(tid);
+                self.recorded.settle(&self.program, &stopped);
+                self.recorded.drain_buffer(&self.program, tid);
+                self.recorded.samples.drain.iter_mut().for_each(AccessBuffer::ending);
                 stopped.resume(Mode::Continue, None)?;
                 Ok(())
             }
-            _ => self.go_on(stopped),
+            _ => self.program.go_on(stopped),
         }
     }
 
@@ -81,7 +80,7 @@ impl Run {
         let tid = stopped.tid();
         match stop {
             Stop::Group(libc::SIGTRAP) if tid != self.first => {
-                self.orphans.insert(tid, stopped);
+                self.program.orphans.insert(tid, stopped);
             }
             Stop::Signal(signal) => {
                 stopped.resume_raw(Mode::Continue, signal)?;
@@ -93,21 +92,13 @@ impl Run {
         Ok(())
     }
 
-    /// Resumes a thread, and sends deferred signals again.
-    pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
-        let tid = stopped.tid();
-        stopped.resume(self.mode_of(tid), None)?;
-        self.send_deferred(tid);
-        Ok(())
-    }
-
     /// SIGTRAP: an exit whose mailbox rprof did not poll, a system call, or the program's own.
     fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
         let at = CacheAddress::new(registers.rip.wrapping_sub(1));
-        let address_space = self.address_space(tid)?;
+        let address_space = self.program.address_space(tid)?;
         let cache = address_space.image.cache.borrow();
         let own = cache.own_trap(registers.rip, info.si_code == SI_KERNEL);
         let far = cache.block_at(at).is_some_and(|id| cache.far.contains(&id));
@@ -118,155 +109,101 @@ impl Run {
                     .into(),
             ));
         }
-        if info.si_code != SI_KERNEL {
-            if own.is_none() {
-                return self.signal(stopped, libc::SIGTRAP);
+        let Some(own) = own else {
+            if far && info.si_code == SI_KERNEL {
+                return Err(RunError::Unsupported(
+                    "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
+                ));
             }
-            self.defer_merged(tid, libc::SIGTRAP, info);
+            return self.signal(stopped, libc::SIGTRAP);
+        };
+        if info.si_code != SI_KERNEL {
+            self.program.defer_merged(tid, libc::SIGTRAP, info);
         }
+        if own == OwnTrap::Exit {
+            self.polling.was_impatient(tid);
+        }
+        let (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
         match own {
-            Some(OwnTrap::Exit) => {
-                self.was_impatient(tid);
-                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+            OwnTrap::Exit => {
                 let stopped = self.answer_stopped(stopped)?;
-                self.go_on(stopped)?;
-                if self.recording.is_tracing() {
+                self.program.go_on(stopped)?;
+                if self.recorded.samples.is_tracing() {
                     self.keep_pace();
                 }
                 Ok(())
             }
-            Some(OwnTrap::Call) => {
-                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
-                self.call(stopped, registers)
+            OwnTrap::Call => self.call(stopped, registers),
+            // It entered an invalidated block, and continues in the present text.
+            OwnTrap::Dropped => {
+                let mut registers = Registers { rip: at.get(), ..registers };
+                self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)?;
+                self.go_on_as_program(stopped, registers)
             }
-            Some(OwnTrap::Dropped) => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
-            None if far => Err(RunError::Unsupported(
-                "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
-            )),
-            None => self.signal(stopped, libc::SIGTRAP),
-        }
-    }
-
-    /// A thread entered an invalidated block: it continues in the present text.
-    fn leave_dropped(&mut self, stopped: Stopped, mut registers: Registers) -> Result<(), RunError> {
-        let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
-        self.as_the_program_has_it(stopped.tid(), &mut registers)?;
-        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
-        self.go_on(stopped)
-    }
-
-    /// Defers a signal of the program's that was pending when a trap of rprof's raised it, too: the kernel keeps only the first
-    /// of them.
-    pub fn defer_merged(&mut self, tid: Pid, signal: i32, info: SignalInfo) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            let info = thread.take_resent(signal, &info).unwrap_or(info);
-            thread.defer(signal, info);
         }
     }
 
     /// Answers the mailbox of a thread that stopped while it waited.
     pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let (region, regions, version) = (thread.region, thread.regions.clone(), thread.version);
+        let thread = self.program.thread_mut(tid)?;
+        let (context, contexts, version) = (thread.context, thread.contexts.clone(), thread.version);
         let (waits, Request { site, target }, response) = {
-            let regions = regions.borrow();
-            let waits = regions.request(region).is_some();
-            (waits, regions.last_request(region), regions.get(region, layout::RESPONSE))
+            let contexts = contexts.borrow();
+            let waits = contexts.request(context).is_some();
+            (waits, contexts.last_request(context), contexts.get(context, layout::RESPONSE))
         };
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.stalled = false;
+        if thread.is_stalled() {
+            thread.interrupted = None;
         }
         if version.traces() {
-            self.recording.note_answer();
+            self.recorded.samples.note_answer();
         }
         let mut stopped = stopped;
         let destination = if !waits && response != 0 {
             response
         } else if site == DRAIN {
-            self.drain_buffer(tid);
+            self.recorded.drain_buffer(&self.program, tid);
             target.get()
         } else if site == MARK {
-            self.note_mark(tid);
+            self.recorded.note_mark(&self.program, tid);
             target.get()
         } else {
             let begin = Instant::now();
             let destination = loop {
-                let address_space = self.address_space(tid)?;
+                let address_space = self.program.address_space(tid)?;
                 match address_space.answer(version, site, target) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
                     }
-                    Err(TranslateError::Full) if self.has_relatives(tid) => return self.part(stopped),
+                    Err(TranslateError::Full) if self.program.has_relatives(tid) => return self.part(stopped),
                     Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
             };
-            self.waited += begin.elapsed();
+            self.polling.waited += begin.elapsed();
             destination
         };
-        let regions = regions.borrow();
-        regions.respond(region, 0);
+        let contexts = contexts.borrow();
+        contexts.respond(context, 0);
         let mut registers = stopped.registers()?;
-        registers.rcx = regions.get(region, layout::SAVE_RCX);
+        registers.rcx = contexts.get(context, layout::SAVE_RCX);
         registers.rip = destination;
         stopped.set_registers(&registers)?;
         Ok(stopped)
     }
 
-    /// A stopped thread waits in a marker call.
-    pub fn note_mark(&mut self, tid: Pid) {
-        let Some(thread) = self.threads.get(&tid) else { return };
-        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
-            note_call(&mut self.marks, &mut self.calls, address_space, thread);
-        }
-    }
-
-    /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
-    pub fn settle(&mut self, ending: &Stopped) {
-        let Ok(mut registers) = ending.registers() else { return };
-        if let Ok(address_space) = self.address_space(ending.tid())
-            && let Some(at) = address_space.image.cache.borrow().expelled_at(registers.rip, false)
-        {
-            // The thread has executed no instruction of the program there.
-            registers.rip = at.get();
-        }
-        let at = CacheAddress::new(registers.rip);
-        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
-        let Some(thread) = self.threads.get(&ending.tid()) else { return };
-        let Some(address_space) = self.address_spaces.get(&thread.address_space) else { return };
-        correct_counters(thread, address_space, at, &mut registers);
-    }
-
-    /// Hands a thread's records to their sink.
-    pub fn drain_buffer(&mut self, tid: Pid) {
-        let Some(thread) = self.threads.get(&tid) else { return };
-        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
-            self.recording.take_records(&address_space.image.cache.borrow(), thread);
-        }
-    }
-
-    /// Ends the burst of a thread, because its next instruction does not follow its last one.
-    pub fn end_burst(&mut self, tid: Pid) {
-        let Some(thread) = self.threads.get(&tid).filter(|t| t.version.traces()) else { return };
-        if let Some(address_space) = self.address_spaces.get(&thread.address_space) {
-            self.recording.take_records(&address_space.image.cache.borrow(), thread);
-        }
-        self.recording.close_burst(thread);
-    }
-
-    /// Makes a stopped thread continue at the program's address `at`.
-    pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers, at: Address) -> Result<Stopped, RunError> {
-        let tid = stopped.tid();
-        let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
+    /// Prepares a stopped thread, whose registers in the program are `registers`, for continuing there.
+    pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers) -> Result<Stopped, RunError> {
+        let (tid, at) = (stopped.tid(), Address::new(registers.rip));
+        let version = self.program.thread(tid)?.version;
         let mut stopped = stopped;
         let destination = loop {
-            let address_space = self.address_space(tid)?;
+            let address_space = self.program.address_space(tid)?;
             match address_space.destination(version, at) {
                 Ok(destination) => break destination,
-                Err(TranslateError::Full) if self.has_relatives(tid) => {
-                    registers.rip = at.get();
+                Err(TranslateError::Full) if self.program.has_relatives(tid) => {
                     stopped.set_registers(&registers)?;
                     return self.part(stopped);
                 }
@@ -283,50 +220,81 @@ impl Run {
         Ok(stopped)
     }
 
+    /// Resumes a stopped thread whose registers in the program are `registers`.
+    pub fn go_on_as_program(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
+        let stopped = self.redirect(stopped, registers)?;
+        self.program.go_on(stopped)
+    }
+
     /// Address at which a thread must fault if it cannot fetch the whole instruction at `at`, which is text.
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
-        let address_space = self.address_space(tid)?;
+        let address_space = self.program.address_space(tid)?;
         let Some(end) = address_space.end_within_instruction(at) else { return Ok(None) };
         if address_space.text.iter().any(|t| t.start <= end && end < t.end && t.treatment != Treatment::Translate) {
             let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
             return Err(RunError::Unsupported(what));
         }
-        self.threads.get_mut(&tid).ok_or(RunError::Gone)?.cut_off = Some((at, end));
+        self.program.thread_mut(tid)?.cut_off = Some((at, end));
         Ok(Some(end))
     }
 
     /// Starts the clock of a thread that goes to code that is not translated.
-    fn note_native(&mut self, tid: Pid, destination: Destination) {
+    pub fn note_native(&mut self, tid: Pid, destination: Destination) {
         if let Destination::Native(at) = destination {
-            self.enter_native(tid, at);
+            self.recorded.end_burst(&self.program, tid);
+            self.program.enter_native(tid, at, &mut self.evidence.uncounted);
         }
     }
 
     /// Maps another arena. Only the process of `stopped` has it, so no other process may share its translations.
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.pid;
-        self.ensure_room_allowed(pid)?;
-        let limit = self.open_address_space(pid);
-        let address_space = self.address_space(tid)?;
+        let pid = self.program.thread(tid)?.pid;
+        self.program.ensure_room_allowed(pid)?;
+        let limit = self.program.open_address_space(pid);
+        let address_space = self.program.address_space(tid)?;
         let (gadget, tables) = {
             let cache = address_space.image.cache.borrow();
             let gadget = cache.arenas.first().map(|a| a.stubs.gadget);
             (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, cache.tables_at())
         };
-        let (arena, stopped, signals) = crate::instrument::translator::kernel::prepare_image::add_arena(
-            address_space.pid,
-            stopped,
-            &address_space.memory,
-            gadget,
-            near,
-            tables,
-        )?;
+        let (arena, stopped, signals) =
+            prepare_image::add_arena(address_space.pid, stopped, &address_space.memory, gadget, near, tables)?;
         address_space.image.cache.borrow_mut().add_arena(arena, near);
-        self.close_address_space(pid, limit);
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        self.program.close_address_space(pid, limit);
+        self.program.defer_all(tid, signals);
+        Ok(stopped)
+    }
+
+    /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
+    /// call, or if a trap of its own is still to be reported.
+    pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let mut stopped = stopped;
+        for _ in 0..MAX_STEPS {
+            let mut registers = stopped.registers()?;
+            if is_to_restart(&registers) || has_fault_pending(tid) {
+                return Ok(stopped);
+            }
+            match self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)? {
+                State::Continued => stopped.set_registers(&registers)?,
+                State::Between => {
+                    (stopped, _) = self.program.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                }
+                State::Outside => {
+                    self.recorded.enter_version(&mut self.program, tid, false, self.evidence.roster.now_s());
+                    return Ok(stopped);
+                }
+                State::Program => {
+                    self.recorded.enter_version(&mut self.program, tid, true, self.evidence.roster.now_s());
+                    return self.redirect(stopped, registers);
+                }
+            }
         }
         Ok(stopped)
     }
+}
+
+fn is_to_restart(registers: &Registers) -> bool {
+    registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(registers.rax as i64))
 }

@@ -3,8 +3,8 @@
 use crate::instrument::translator::blas::recorder::BlasRecorder;
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::call_record::{ROOM, SOCKET, Words};
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::kernel::marks::Marks;
 use crate::instrument::translator::mpi::recorder::MpiRecorder;
 use crate::instrument::translator::program::address_space::AddressSpace;
@@ -16,7 +16,7 @@ use crate::tracee::clock::TimeStamps;
 
 /// `thread` waits in a call of a marker function, or in one that is recorded.
 pub fn note_call(marks: &mut Marks, calls: &mut CallRecorder, address_space: &AddressSpace, thread: &Thread) {
-    let at = thread.regions.borrow().get(thread.region, layout::MARKER);
+    let at = thread.contexts.borrow().get(thread.context, layout::MARKER);
     let is_marker = address_space.image.cache.borrow().markers.contains_key(&at);
     if is_marker {
         marks.called(address_space, thread);
@@ -49,21 +49,21 @@ impl CallRecorder {
 
     /// Reads the ring of a thread that waits or is stopped. Call sites that were not seen before are watched from now on.
     pub fn drain(&mut self, address_space: &AddressSpace, cache: &mut CodeCache, thread: &Thread) {
-        let regions = thread.regions.borrow();
-        let start = regions.base(thread.region).get() + u64::from(layout::CALL_RING);
-        let bytes = regions.get(thread.region, layout::CALL_CURSOR).wrapping_sub(start);
+        let contexts = thread.contexts.borrow();
+        let start = contexts.base(thread.context).get() + u64::from(layout::CALL_RING);
+        let bytes = contexts.get(thread.context, layout::CALL_CURSOR).wrapping_sub(start);
         if bytes == 0 || bytes > u64::from(layout::CALL_RING_SIZE) {
             return;
         }
         let mut ring = std::mem::take(&mut self.ring);
         ring.resize(bytes as usize, 0);
-        if regions.read(thread.region, layout::CALL_RING, &mut ring).is_err() {
+        if contexts.read(thread.context, layout::CALL_RING, &mut ring).is_err() {
             return;
         }
         self.clock.get_or_insert_with(TimeStamps::now);
-        self.read(address_space, cache, thread, &regions, &mut Words::new(&ring));
+        self.read(address_space, cache, thread, &contexts, &mut Words::new(&ring));
         self.ring = ring;
-        empty(&regions, thread.region);
+        empty(&contexts, thread.context);
     }
 
     fn read(
@@ -71,7 +71,7 @@ impl CallRecorder {
         address_space: &AddressSpace,
         cache: &mut CodeCache,
         thread: &Thread,
-        regions: &Regions,
+        contexts: &Contexts,
         words: &mut Words<'_>,
     ) {
         let mut of_mpi = self.mpi.lend(address_space, cache, thread);
@@ -95,7 +95,7 @@ impl CallRecorder {
                 self.blas.returned(thread, &record);
                 continue;
             };
-            regions.set(thread.region, layout::known_return(returns_to), returns_to);
+            contexts.set(thread.context, layout::known_return(returns_to), returns_to);
         }
         self.mpi.take_back(address_space, thread, of_mpi);
     }
@@ -114,7 +114,7 @@ impl CallRecorder {
 }
 
 /// Empties a ring.
-fn empty(regions: &Regions, region: u32) {
-    regions.set(region, layout::CALL_CURSOR, regions.base(region).get() + u64::from(layout::CALL_RING));
-    regions.set(region, layout::CALLS_LEFT, ROOM);
+fn empty(contexts: &Contexts, context: u32) {
+    contexts.set(context, layout::CALL_CURSOR, contexts.base(context).get() + u64::from(layout::CALL_RING));
+    contexts.set(context, layout::CALLS_LEFT, ROOM);
 }

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::regions::Request;
+use crate::instrument::translator::code_cache::contexts::Request;
 use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
@@ -26,8 +26,8 @@ pub struct Mailbox {
     pub tid: Pid,
     /// Its address space.
     pub address_space: Pid,
-    /// Its region.
-    pub region: u32,
+    /// Its context.
+    pub context: u32,
     /// The version that it executes.
     pub version: Version,
 }
@@ -66,9 +66,9 @@ impl Batch {
         for mailbox in &self.mailboxes {
             let member = self.address_spaces.iter_mut().find(|(id, _)| *id == mailbox.address_space);
             let Some((_, address_space)) = member else { continue };
-            let regions = address_space.image.regions.clone();
-            let regions = regions.borrow();
-            let Some(Request { site, target }) = regions.request(mailbox.region) else { continue };
+            let contexts = address_space.image.contexts.clone();
+            let contexts = contexts.borrow();
+            let Some(Request { site, target }) = contexts.request(mailbox.context) else { continue };
             if site == DRAIN || site == MARK {
                 return Round::Beyond;
             }
@@ -78,7 +78,7 @@ impl Batch {
             if let Destination::Native(at) = destination {
                 self.native.push((mailbox.tid, Excursion::begin(mailbox.tid, address_space.untranslated(at))));
             }
-            regions.respond(mailbox.region, destination.get());
+            contexts.respond(mailbox.context, destination.get());
             round = Round::Answered;
         }
         round

@@ -9,9 +9,9 @@
 use iced_x86::Register;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::records::{BLOCK, ENTRY};
-use crate::instrument::translator::code_cache::regions::Regions;
 use crate::instrument::translator::translate::block_emitter::Writer;
 use crate::instrument::translator::translate::probes::{Lent, Noted, append};
 use crate::instrument::x86_64::emit::RCX;
@@ -19,11 +19,11 @@ use crate::instrument::x86_64::operands::Operand;
 use crate::instrument::x86_64::rewrite::load_address;
 
 impl CodeCache {
-    /// Writes the table that shows where the buffers of `regions` end.
-    pub fn prepare_traces(&self, regions: &Regions) {
+    /// Writes the table that shows where the buffers of `contexts` end.
+    pub fn prepare_traces(&self, contexts: &Contexts) {
         const PIECE: u64 = 1 << 16;
-        // Regions are spaced so that bits 16 to 23 are the same in all of them.
-        let first = (regions.base(0).get() + u64::from(layout::TRACE_BUFFER)) / PIECE;
+        // Contexts are spaced so that bits 16 to 23 are the same in all of them.
+        let first = (contexts.base(0).get() + u64::from(layout::TRACE_BUFFER)) / PIECE;
         let pieces = u64::from(layout::TRACE_BUFFER_SIZE - layout::TRACE_BUFFER_MARGIN) / PIECE;
         let table: Vec<u8> = (0..256).map(|n: u64| u8::from(n.wrapping_sub(first) % 256 < pieces)).collect();
         self.tables.write(u64::from(layout::HAS_ROOM), &table);

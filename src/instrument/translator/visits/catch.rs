@@ -119,7 +119,7 @@ impl Visitor {
                     return Ok(None);
                 }
                 Some(event @ Event::Ended(..)) => {
-                    self.run.backlog.push_back(event);
+                    self.run.program.backlog.push_back(event);
                     return Ok(None);
                 }
             }
@@ -134,7 +134,7 @@ impl Visitor {
                 None if Errno::last() != Errno::ECHILD && read_status(tid).is_ok_and(|s| s.tracer != 0) => continue,
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => drop(stopped.detach(signal)),
                 Some(Event::Stopped(stopped, _)) => release(stopped),
-                Some(event @ Event::Ended(..)) => self.run.backlog.push_back(event),
+                Some(event @ Event::Ended(..)) => self.run.program.backlog.push_back(event),
                 None => {}
             }
             self.late.remove(&tid);

@@ -1,7 +1,5 @@
 //! Brings the stopped threads of a process into the code cache.
 
-use std::collections::HashMap;
-
 use nix::unistd::Pid;
 
 use super::Visitor;
@@ -13,20 +11,17 @@ use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::program::address_space::AddressSpace;
-use crate::instrument::translator::program::excursions::Transitions;
-use crate::instrument::translator::program::image::ImageRef;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
-use crate::instrument::translator::tracer::run::RunError;
+use crate::instrument::translator::tracer::program::remote_in;
+use crate::instrument::translator::tracer::run_error::{RunError, unless_gone};
 use crate::instrument::translator::tracer::tasks::CS_64;
-use crate::instrument::translator::translate::ahead::Ahead;
 use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::Address;
 use crate::tracee::elf_reader::has_section;
 use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
 use crate::tracee::proc_status::{Status, read_cpu_seconds, read_start_ticks, read_status};
-use crate::tracee::remote::Remote;
 use crate::tracee::restarts::{repeat_ended_call, restart_call};
 use crate::tracee::thread::{Registers, Stopped};
 
@@ -100,71 +95,46 @@ impl Visitor {
         let first = self.read_actions(pid, first, status, &mut deferred)?;
         let mut ready = Vec::new();
         for stopped in std::iter::once(first).chain(caught) {
-            match self.move_in(pid, stopped) {
-                Ok(stopped) => ready.push(stopped),
-                Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            ready.extend(unless_gone(self.move_in(pid, stopped))?);
         }
         for stopped in ready {
             let tid = stopped.tid();
-            if let Some(thread) =
-                self.run.threads.get_mut(&tid).filter(|_| natively.first().is_some_and(|f| f.0 == tid))
-            {
-                std::mem::take(&mut deferred).into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+            if natively.first().is_some_and(|first| first.0 == tid) {
+                self.run.program.defer_all(tid, std::mem::take(&mut deferred));
             }
             self.cpu_before.extend(read_cpu_seconds(tid).map(|cpu_s| (tid, cpu_s)));
-            match self.run.go_on(stopped) {
-                Ok(()) | Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
-            }
+            unless_gone(self.run.program.go_on(stopped))?;
         }
         Ok(())
     }
 
     /// Maps what rprof needs into a process, unless it is there, and takes over its text.
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
-        if let Some(address_space) = self.run.address_spaces.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
+        if let Some(address_space) = self.run.program.address_spaces.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
             address_space.refresh_text(maps);
             address_space.image.placing.borrow_mut().forget_counts();
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.
-        self.run.address_spaces.remove(&pid);
+        self.run.program.address_spaces.remove(&pid);
         let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;
         let text = text_of(maps);
         let near = text.iter().filter(|t| t.treatment == Treatment::Translate);
         let is_vdso = |at: Address| maps.iter().any(|m| m.contains(at) && m.path == "[vdso]");
         let near: Vec<Address> = near.map(|t| t.start).filter(|at| !is_vdso(*at)).collect();
-        let limit = self.run.open_address_space(pid);
-        let (mut cache, regions, stopped, deferred) =
-            prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
-        cache.has_sink = self.run.recording.drain.is_some();
-        cache.set_polling(self.run.is_polling());
-        cache.prepare_traces(&regions);
-        let gadget = cache.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-        let mut remote = Remote::new(stopped, &memory, Address::new(gadget.get()))?;
+        let limit = self.run.program.open_address_space(pid);
+        let (cache, contexts, stopped, deferred) = prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
+        let image = self.run.image(cache, contexts);
+        let address_space = AddressSpace::new(pid, memory, text, &self.run.program.modules, image);
+        let mut remote = remote_in(&address_space, stopped)?;
         // A process has those of the one that forked it.
         for inherited in maps.iter().filter(|m| is_ours(m)) {
             let arguments = [inherited.start.get(), inherited.end - inherited.start, 0, 0, 0, 0];
             remote.call("munmap", libc::SYS_munmap, arguments)?;
         }
         let (stopped, more) = remote.finish()?;
-        let address_space = AddressSpace {
-            pid,
-            memory,
-            text,
-            pages: Default::default(),
-            modules: self.run.modules.clone(),
-            image: ImageRef::new(cache, regions, self.run.looks.settings),
-            transitions: Transitions::new(),
-            ahead: Ahead::default(),
-            asked: None,
-            begins_natively: false,
-            rewrites: HashMap::new(),
-        };
-        self.run.address_spaces.insert(pid, address_space);
-        self.run.close_address_space(pid, limit);
+        self.run.program.address_spaces.insert(pid, address_space);
+        self.run.program.close_address_space(pid, limit);
         Ok((stopped, deferred.into_iter().chain(more).collect()))
     }
 
@@ -177,21 +147,19 @@ impl Visitor {
         deferred: &mut Deferred,
     ) -> Result<Stopped, RunError> {
         let mut stopped = stopped;
-        let address_space = self.run.address_spaces.get(&pid).ok_or(RunError::Gone)?;
+        let address_space = self.run.program.address_spaces.get(&pid).ok_or(RunError::Gone)?;
         let mut action_of = |signal: i32, stopped: Stopped| -> Result<(Action, Stopped), RunError> {
             if status.caught & bit(signal) == 0 {
                 return Ok((Action::without_handler(status.ignored & bit(signal) != 0), stopped));
             }
-            let gadget =
-                address_space.image.cache.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
-            let region = address_space.image.regions.borrow_mut().take()?;
-            let at = address_space.image.regions.borrow().base(region) + u64::from(layout::ACTION);
-            let mut remote = Remote::new(stopped, &address_space.memory, Address::new(gadget.get()))?;
+            let context = address_space.image.contexts.borrow_mut().take()?;
+            let at = address_space.image.contexts.borrow().base(context) + u64::from(layout::ACTION);
+            let mut remote = remote_in(address_space, stopped)?;
             let read = remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, 0, at.get(), 8, 0, 0]);
-            let regions = address_space.image.regions.borrow();
-            let words = [0, 1, 2, 3].map(|i| regions.get(region, layout::ACTION + 8 * i));
-            drop(regions);
-            address_space.image.regions.borrow_mut().give_back(region);
+            let contexts = address_space.image.contexts.borrow();
+            let words = [0, 1, 2, 3].map(|i| contexts.get(context, layout::ACTION + 8 * i));
+            drop(contexts);
+            address_space.image.contexts.borrow_mut().give_back(context);
             read?;
             let (stopped, signals) = remote.finish()?;
             deferred.extend(signals);
@@ -200,40 +168,39 @@ impl Visitor {
         let (trap, fault);
         (trap, stopped) = action_of(libc::SIGTRAP, stopped)?;
         (fault, stopped) = action_of(libc::SIGSEGV, stopped)?;
-        self.run.process_settings.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
+        self.run.program.settings.entry(pid).or_default().dispositions = Some(Dispositions::of_running(trap, fault));
         Ok(stopped)
     }
 
-    /// Gives a stopped thread a region and an address in the cache to go on at.
+    /// Gives a stopped thread a context and an address in the cache to go on at.
     fn move_in(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let image = self.run.address_spaces.get(&pid).ok_or(RunError::Gone)?.image.clone();
+        let image = self.run.program.address_spaces.get(&pid).ok_or(RunError::Gone)?.image.clone();
         let mut registers = stopped.registers()?;
-        let region = image.regions.borrow_mut().take()?;
+        let context = image.contexts.borrow_mut().take()?;
         let ordinal = self.ordinal(pid, tid);
-        image.regions.borrow().set(region, layout::PROGRAM_GS, registers.gs_base);
+        image.contexts.borrow().set(context, layout::PROGRAM_GS, registers.gs_base);
         let version = if self.with_addresses {
-            self.run.recording.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
+            self.run.recorded.samples.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
         } else {
             Version::Plain
         };
-        enter(&mut self.run.recording.drain, &image.regions.borrow(), region, ordinal, version);
-        registers.gs_base = image.regions.borrow().base(region).get();
-        self.run.threads.insert(tid, Thread::new(pid, pid, ordinal, region, image.regions.clone(), version));
-        self.run.note_mask(&stopped)?;
-        let at = Address::new(registers.rip);
-        self.run.redirect(stopped, registers, at)
+        enter(&mut self.run.recorded.samples.drain, &image.contexts.borrow(), context, ordinal, version);
+        registers.gs_base = image.contexts.borrow().base(context).get();
+        self.run.program.threads.insert(tid, Thread::new(pid, pid, ordinal, context, image.contexts.clone(), version));
+        self.run.program.note_mask(&stopped)?;
+        self.run.redirect(stopped, registers)
     }
 
     fn ordinal(&mut self, pid: Pid, tid: Pid) -> u32 {
         let began = read_start_ticks(tid).unwrap_or(0);
         match self.ordinals.get(&tid) {
             Some(&(then, ordinal)) if then == began => {
-                self.run.roster.enter_again(tid, ordinal);
+                self.run.evidence.roster.enter_again(tid, ordinal);
                 ordinal
             }
             _ => {
-                let ordinal = self.run.roster.enter(pid, tid);
+                let ordinal = self.run.evidence.roster.enter(pid, tid);
                 self.ordinals.insert(tid, (began, ordinal));
                 ordinal
             }
@@ -243,9 +210,9 @@ impl Visitor {
     /// Lets stopped threads run on natively as they were.
     fn undo(&mut self, tids: &[Pid], natively: &[(Pid, Registers)]) {
         for &tid in tids {
-            if let Some(thread) = self.run.threads.remove(&tid) {
-                thread.regions.borrow_mut().give_back(thread.region);
-                self.run.roster.leave(tid);
+            if let Some(thread) = self.run.program.threads.remove(&tid) {
+                thread.contexts.borrow_mut().give_back(thread.context);
+                self.run.evidence.roster.leave(tid);
             }
             let stopped = Stopped::still(tid);
             if let Some((_, registers)) = natively.iter().find(|n| n.0 == tid) {

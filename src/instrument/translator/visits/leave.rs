@@ -6,7 +6,7 @@ use nix::unistd::{Pid, gettid};
 
 use super::Visitor;
 use super::catch::release;
-use crate::instrument::translator::tracer::run::RunError;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
 use crate::tracee::address::CacheAddress;
@@ -27,32 +27,32 @@ impl Visitor {
         loop {
             self.run.take_all_back();
             self.take_backlog();
-            let mut spaces: Vec<Pid> = self.run.threads.values().map(|t| t.address_space).collect();
+            let mut spaces: Vec<Pid> = self.run.program.threads.values().map(|t| t.address_space).collect();
             spaces.sort_unstable();
             spaces.dedup();
             for space in spaces {
                 for held in self.run.hold(space, None) {
                     let tid = held.stopped.tid();
-                    let ordinal = self.run.threads.get(&tid).map(|t| t.ordinal);
+                    let ordinal = self.run.program.threads.get(&tid).map(|t| t.ordinal);
                     // While it is stopped: a thread that runs natively again uses time that is none of the window's.
                     let cpu_s = self.used_s(tid);
                     if let (Ok(true), Some(thread)) = (self.send_out(held), ordinal) {
                         were_there.push(WindowThread { thread, cpu_s });
                         self.run.harvest(tid, false);
-                        self.run.roster.look(tid);
-                        self.run.roster.leave(tid);
+                        self.run.evidence.roster.look(tid);
+                        self.run.evidence.roster.leave(tid);
                     }
                 }
             }
             self.take_backlog();
-            std::mem::take(&mut self.run.orphans).into_values().for_each(release);
+            std::mem::take(&mut self.run.program.orphans).into_values().for_each(release);
             self.forget_lost();
-            if self.run.threads.is_empty() || since.elapsed() > PATIENCE {
+            if self.run.program.threads.is_empty() || since.elapsed() > PATIENCE {
                 break;
             }
             std::thread::sleep(AGAIN);
         }
-        self.run.stuck.clear();
+        self.run.program.stuck.clear();
         self.run.set_polling(false);
         were_there
     }
@@ -62,16 +62,16 @@ impl Visitor {
     fn forget_lost(&mut self) {
         let own = gettid().as_raw();
         let is_lost = |tid: &Pid| read_status(*tid).map_or(0, |status| status.tracer) != own;
-        let lost: Vec<Pid> = self.run.threads.keys().copied().filter(is_lost).collect();
+        let lost: Vec<Pid> = self.run.program.threads.keys().copied().filter(is_lost).collect();
         lost.into_iter().for_each(|tid| self.run.ended(tid));
     }
 
     /// Ends and programs executed, which holding the threads brought up.
     fn take_backlog(&mut self) {
-        while let Some(event) = self.run.backlog.pop_front() {
+        while let Some(event) = self.run.program.backlog.pop_front() {
             match event {
                 Event::Ended(tid, status, cpu_s) => {
-                    if self.run.threads.get(&tid).is_some_and(|t| t.pid == tid) || cpu_s.is_some() {
+                    if self.run.program.threads.get(&tid).is_some_and(|t| t.pid == tid) || cpu_s.is_some() {
                         self.ends.push((tid, status, cpu_s.unwrap_or(0.0)));
                     }
                     self.run.ended(tid);
@@ -86,28 +86,21 @@ impl Visitor {
     /// Lets a held thread run natively; `false`: it could not leave yet, and runs on.
     fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
-        let in_cache = |run: &crate::instrument::translator::tracer::run::Run, rip| {
-            let thread = run.threads.get(&tid).ok_or(RunError::Gone)?;
-            let address_space = run.address_spaces.get(&thread.address_space).ok_or(RunError::Gone)?;
-            Ok::<bool, RunError>(address_space.image.cache.borrow().arena_of(CacheAddress::new(rip)).is_some())
-        };
         let stopped = self.run.leave_cache(held.stopped)?;
         let mut registers = stopped.registers()?;
-        if in_cache(&self.run, registers.rip)? {
-            if let (Some((signal, info)), Some(thread)) = (held.signal, self.run.threads.get_mut(&tid)) {
-                thread.defer(signal, info);
-            }
-            self.run.go_on(stopped)?;
+        let (_, address_space) = self.run.program.thread_and_space(tid)?;
+        let in_cache = address_space.image.cache.borrow().arena_of(CacheAddress::new(registers.rip)).is_some();
+        if in_cache {
+            self.run.program.defer_all(tid, held.signal.into_iter().collect());
+            self.run.program.go_on(stopped)?;
             return Ok(false);
         }
         if held.signal.is_none() && !read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled()) {
             repeat_ended_call(&mut registers);
             stopped.set_registers(&registers)?;
         }
-        let deferred: Vec<_> =
-            self.run.threads.get_mut(&tid).map(|t| t.deferred.drain(..).collect()).unwrap_or_default();
-        let pid = self.run.threads.get(&tid).map_or(tid, |t| t.pid);
-        deferred.iter().for_each(|signal| signal.send(pid, tid));
+        let thread = self.run.program.thread_mut(tid)?;
+        thread.deferred.drain(..).for_each(|signal| signal.send(thread.pid, tid));
         stopped.detach(held.signal.map_or(0, |s| s.0))?;
         Ok(true)
     }

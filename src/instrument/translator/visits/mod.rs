@@ -27,7 +27,8 @@ use crate::instrument::translator::counts::extra_work::Added;
 use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
-use crate::instrument::translator::tracer::run::{Run, RunError};
+use crate::instrument::translator::tracer::run::Run;
+use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
@@ -123,7 +124,7 @@ impl Visitor {
         let placing =
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
         let mut run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
-        run.calls = CallRecorder::of_windows(None);
+        run.recorded.calls = CallRecorder::of_windows(None);
         Visitor {
             run,
             ordinals: HashMap::new(),
@@ -147,7 +148,7 @@ impl Visitor {
 
     /// For a program that a launcher started as rank `rank` of `ranks`.
     pub fn of_rank(mut self, (rank, ranks): (u32, u32)) -> Self {
-        self.run.calls = CallRecorder::of_windows(Some((rank, ranks)));
+        self.run.recorded.calls = CallRecorder::of_windows(Some((rank, ranks)));
         self
     }
 
@@ -165,9 +166,9 @@ impl Visitor {
             }
         }
         let entered = Instant::now();
-        self.run.recording.windows.go_on_with(&self.cpu_before);
-        self.run.waited = Duration::ZERO;
-        if !self.run.threads.is_empty() {
+        self.run.recorded.samples.windows.go_on_with(&self.cpu_before);
+        self.run.polling.waited = Duration::ZERO;
+        if !self.run.program.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
             let latest = entered + MOST_TIMES_LONGER * length;
             let mut until = entered + length;
@@ -189,7 +190,7 @@ impl Visitor {
 
     /// CPU seconds that the busiest thread has used in the present window.
     fn busiest(&self) -> f64 {
-        self.run.threads.keys().map(|tid| self.used_s(*tid)).fold(0.0, f64::max)
+        self.run.program.threads.keys().map(|tid| self.used_s(*tid)).fold(0.0, f64::max)
     }
 
     /// CPU seconds that a thread has used in the present window: all that it ever used if it began there.
@@ -202,7 +203,7 @@ impl Visitor {
     fn serve(&mut self, deadline: Instant, visit: &mut Visit) -> bool {
         loop {
             if self.with_addresses
-                && self.run.recording.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain)
+                && self.run.recorded.samples.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain)
             {
                 return false;
             }
@@ -218,7 +219,7 @@ impl Visitor {
             };
             match event {
                 Event::Ended(tid, status, cpu_s) => {
-                    let pid = self.run.threads.get(&tid).map(|t| t.pid);
+                    let pid = self.run.program.threads.get(&tid).map(|t| t.pid);
                     self.run.ended(tid);
                     if pid == Some(tid) {
                         visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
@@ -229,7 +230,7 @@ impl Visitor {
                     match self.run.stopped(stopped, stop) {
                         Ok(()) | Err(RunError::Gone) => {}
                         Err(error) => {
-                            self.run.stuck.insert(tid, stop);
+                            self.run.program.stuck.insert(tid, stop);
                             self.refuse_all(&error.to_string(), visit);
                             return false;
                         }
@@ -240,7 +241,7 @@ impl Visitor {
     }
 
     fn refuse_all(&self, why: &str, visit: &mut Visit) {
-        let mut groups: Vec<Pid> = self.run.threads.values().map(|t| t.pid).collect();
+        let mut groups: Vec<Pid> = self.run.program.threads.values().map(|t| t.pid).collect();
         groups.sort_unstable();
         groups.dedup();
         visit.refused.extend(groups.into_iter().map(|pid| Refused { pid, why: why.to_owned() }));
@@ -248,7 +249,7 @@ impl Visitor {
 
     /// Makes the sink of accesses begin a window; false if there is none.
     fn open_window_of_sink(&mut self) -> bool {
-        let Some(drain) = &mut self.run.recording.drain else { return false };
+        let Some(drain) = &mut self.run.recorded.samples.drain else { return false };
         // The start of the program, which it would look at first, is over.
         for _ in 0..MOST_NOTICES {
             match drain.wanted() {
@@ -261,7 +262,7 @@ impl Visitor {
 
     /// Makes the sink of accesses end its window.
     fn close_window_of_sink(&mut self) {
-        let Some(drain) = &mut self.run.recording.drain else { return };
+        let Some(drain) = &mut self.run.recorded.samples.drain else { return };
         drain.catch_up();
         for _ in 0..MOST_NOTICES {
             if drain.wanted() == Version::Plain {
@@ -279,19 +280,19 @@ impl Visitor {
             added.add(cache.added());
             cache.finish(&mut tally, drain);
         };
-        for address_space in self.run.address_spaces.values() {
+        for address_space in self.run.program.address_spaces.values() {
             let cache = &address_space.image.cache;
             if !seen.contains(&cache.as_ptr()) {
                 seen.push(cache.as_ptr());
-                finish(&mut cache.borrow_mut(), &mut self.run.recording.drain);
+                finish(&mut cache.borrow_mut(), &mut self.run.recorded.samples.drain);
             }
         }
-        while let Some(cache) = self.run.finished.pop_front() {
-            finish(&mut cache.borrow_mut(), &mut self.run.recording.drain);
+        while let Some(cache) = self.run.evidence.finished.pop_front() {
+            finish(&mut cache.borrow_mut(), &mut self.run.recorded.samples.drain);
         }
         let blocks = tally.into_blocks();
         let any = !blocks.is_empty();
-        let waited_s = self.run.waited.as_secs_f64();
+        let waited_s = self.run.polling.waited.as_secs_f64();
         let addresses = self.with_addresses;
         self.windows.push(Window {
             spans: vec![(begin_ns, end_ns)],
@@ -301,7 +302,7 @@ impl Visitor {
             addresses,
             threads,
             blocks,
-            calls: self.run.calls.end_window(),
+            calls: self.run.recorded.calls.end_window(),
         });
         self.windows = folded(std::mem::take(&mut self.windows), LEAST_WINDOWS);
         any
@@ -318,17 +319,17 @@ impl Visitor {
         let mut evidence = CountedEvidence {
             source: "windows".into(),
             wall_s: windows.iter().map(|w| w.seconds()).sum(),
-            warnings: std::mem::take(&mut run.warnings),
+            warnings: std::mem::take(&mut run.evidence.warnings),
             ..CountedEvidence::default()
         };
-        evidence.modules = std::mem::take(&mut *run.modules.lock()).finish();
-        (evidence.blocks, _) = std::mem::take(&mut run.tally).finish();
-        let (threads, _) = std::mem::take(&mut run.roster).finish();
+        evidence.modules = std::mem::take(&mut *run.program.modules.lock()).finish();
+        (evidence.blocks, _) = std::mem::take(&mut run.evidence.tally).finish();
+        let (threads, _) = std::mem::take(&mut run.evidence.roster).finish();
         evidence.threads = threads;
-        (evidence.mpi, _) = std::mem::take(&mut run.calls).finish();
+        (evidence.mpi, _) = std::mem::take(&mut run.recorded.calls).finish();
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
-        let memory = run.recording.drain.map(AccessBuffer::finish);
-        let bursts = run.recording.bursts.map(Bursts::finish);
+        let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
+        let bursts = run.recorded.samples.bursts.map(Bursts::finish);
         (Counted { status: 0, evidence, memory, bursts }, windows)
     }
 }

@@ -20,9 +20,9 @@ pub(super) fn is_ours(mapping: &Mapping) -> bool {
 impl AddressSpace {
     /// Whether its code cache is mapped there: it was visited before, and has executed no other program since.
     pub(super) fn is_furnished(&self, maps: &[Mapping]) -> bool {
-        let (regions, _) = self.image.regions.borrow().mapping();
+        let (contexts, _) = self.image.contexts.borrow().mapping();
         let cache = self.image.cache.borrow();
-        let mut all = cache.mappings().map(|(at, _)| at).chain([regions]);
+        let mut all = cache.mappings().map(|(at, _)| at).chain([contexts]);
         all.all(|at| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
     }
 
