@@ -99,10 +99,9 @@ fn levels(dots: &[Dot<'_>]) -> String {
     match outermost[..] {
         [] => String::new(),
         ["L1"] => " · cache-aware roofline: dot L1".into(),
-        _ => format!(
-            " · hierarchical roofline: dot {}, rings inner levels · cache-aware roofline: ring L1",
-            outermost.join(" or ")
-        ),
+        [level] => format!(" · hierarchical roofline: dot {level}, rings inner levels · cache-aware roofline: ring L1"),
+        _ => " · hierarchical roofline: dot at the outermost level measured, rings inner levels · cache-aware: ring L1"
+            .into(),
     }
 }
 
