@@ -13,6 +13,7 @@ use super::counts::{Counts, FunctionCounts};
 use super::disassembly;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
+use super::intervals::Intervals;
 use super::loops::LoopNest;
 use super::modules::Place;
 use super::prefetch;
@@ -27,7 +28,6 @@ use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::Missing;
-use crate::profile::evidence::estimate::{Estimate, FunctionEstimate, Interval};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::prefetch::Prefetch;
@@ -63,10 +63,8 @@ pub struct Joined<'e> {
     inclusive: HashMap<FunctionId, f64>,
     /// CPU seconds in calls of MPI, by the place of the call.
     pub in_mpi: BTreeMap<Place, InMpi>,
-    /// How well counts that were extended from windows are known, by where their function begins; `None`: all was counted.
-    intervals: Option<HashMap<Place, Interval>>,
-    /// The same of loops, by where they begin.
-    intervals_of_loops: HashMap<Place, Interval>,
+    /// How well counts that were extended from windows are known; `None`: all was counted.
+    intervals: Option<Intervals>,
     common: Common,
     fastest: f64,
     /// The clocks of the CPUs.
@@ -89,7 +87,6 @@ pub struct Outcome {
 /// Inputs for one function while its facts are assembled.
 struct Context<'c> {
     id: FunctionId,
-    name: &'c str,
     counts: Result<&'c FunctionCounts, String>,
     chains: Chains,
 }
@@ -122,12 +119,7 @@ impl<'e> Joined<'e> {
             hot_loops: HashSet::new(),
             inclusive: HashMap::new(),
             in_mpi: BTreeMap::new(),
-            intervals: evidence.counted.and_then(|counted| counted.estimate.as_ref()).map(intervals),
-            intervals_of_loops: evidence
-                .counted
-                .and_then(|counted| counted.estimate.as_ref())
-                .map(intervals_of_loops)
-                .unwrap_or_default(),
+            intervals: evidence.counted.and_then(|counted| counted.estimate.as_ref()).map(Intervals::of),
             common: Common {
                 counted_threads: counted_threads(evidence),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
@@ -296,7 +288,7 @@ impl<'e> Joined<'e> {
             let reason = self.evidence.counted_missing.clone();
             return Err(reason.unwrap_or_else(|| "there was no counted pass".into()));
         }
-        let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
+        let in_windows = self.intervals.is_some();
         if let Some(timed) = self.evidence.timed {
             let unsampled = Elapsed::default();
             let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
@@ -327,8 +319,7 @@ impl<'e> Joined<'e> {
     /// # Errors
     /// Why they have no interval.
     fn interval(&self, place: Option<Place>) -> Result<Option<f64>, String> {
-        let Some(intervals) = &self.intervals else { return Ok(None) };
-        half_width(place.and_then(|place| intervals.get(&place)).copied())
+        self.intervals.as_ref().map(|intervals| intervals.of_function(place)).transpose()
     }
 
     /// The same of the loop at `header` of the function at `place`.
@@ -336,9 +327,7 @@ impl<'e> Joined<'e> {
     /// # Errors
     /// Why its counts have no interval.
     fn interval_of_loop(&self, place: Option<Place>, header: u64) -> Result<Option<f64>, String> {
-        let of_function = self.interval(place)?;
-        let of_loop = place.and_then(|place| self.intervals_of_loops.get(&Place { offset: header, ..place }));
-        of_loop.map_or(Ok(of_function), |interval| half_width(Some(*interval)))
+        self.intervals.as_ref().map(|intervals| intervals.of_loop(place, header)).transpose()
     }
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
@@ -350,7 +339,7 @@ impl<'e> Joined<'e> {
             (Some(nest), Ok(counts)) => chains(nest, counts, entry),
             _ => Chains::default(),
         };
-        let context = Context { id, name: &known.name, counts, chains: found };
+        let context = Context { id, counts, chains: found };
         let (name, full_name) = self.names.with_full(&known.name);
         let mut function = Function {
             name,
@@ -419,9 +408,8 @@ impl<'e> Joined<'e> {
                 Some(line) => format!(":{}:{}", line.file.rsplit('/').next().unwrap_or(&line.file), line.line),
                 None => format!("+{:#x}", shape_loop.header.wrapping_sub(entry)),
             };
-            let name = self.names.of(context.name);
             let mut facts_of_loop = Function {
-                name: format!("{name}{suffix}"),
+                name: format!("{}{suffix}", function.name),
                 module: function.module.clone(),
                 file: line.as_ref().map(|l| l.file.to_string()),
                 line: line.map(|l| l.line),
@@ -532,35 +520,6 @@ impl<'e> Joined<'e> {
         let mut figures: Vec<_> = figures.into_iter().collect();
         figures.sort_by_key(|(offset, _)| *offset);
         figures
-    }
-}
-
-/// How well the counts of each function are known, by where it begins.
-fn intervals(estimate: &Estimate) -> HashMap<Place, Interval> {
-    let at = |module, offset| Place { module, offset };
-    estimate.functions.iter().map(|f| (at(f.module, f.start), f.interval)).collect()
-}
-
-/// The same of loops.
-fn intervals_of_loops(estimate: &Estimate) -> HashMap<Place, Interval> {
-    let of_function = |f: &FunctionEstimate| {
-        let module = f.module;
-        f.loops.iter().map(|l| (Place { module, offset: l.header }, l.interval)).collect::<Vec<_>>()
-    };
-    estimate.functions.iter().flat_map(of_function).collect()
-}
-
-/// The half-width of `interval`, relative.
-///
-/// # Errors
-/// Why there is none.
-fn half_width(interval: Option<Interval>) -> Result<Option<f64>, String> {
-    match interval {
-        Some(Interval::Within(error)) => Ok(Some(error)),
-        Some(Interval::NoSample) => {
-            Err("windows met it, but no sample did: how much of it the rest of the run executed is not known".into())
-        }
-        Some(Interval::FewWindows) | None => Err("too few windows met it for an interval".into()),
     }
 }
 

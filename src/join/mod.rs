@@ -32,6 +32,7 @@ mod flow;
 mod groups;
 mod hardware;
 mod host_clocks;
+mod intervals;
 pub mod late;
 mod loop_carried;
 mod loops;

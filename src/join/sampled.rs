@@ -208,8 +208,8 @@ fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
     let places = stack.iter().filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
     let functions: Vec<FunctionId> = places.into_iter().map(|place| code.function(place)).collect();
     let in_mpi = functions.iter().any(|f| mpi_name::of_symbol(&code.known(*f).name).is_some());
-    let modules = functions.iter().rev().map(|f| &*code.known(*f).module);
-    let began = modules.into_iter().find(|module| !begins_threads(module));
+    let mut modules = functions.iter().rev().map(|f| &*code.known(*f).module);
+    let began = modules.find(|module| !begins_threads(module));
     if in_mpi || began.is_some_and(mpi_name::is_library) {
         return Some(Wait::Ranks);
     }

@@ -85,21 +85,16 @@ pub fn extend(
             None if samples.contains_key(id) => Interval::FewWindows,
             None => Interval::NoSample,
         };
-        let functions: Vec<(FunctionId, FunctionEstimate)> = attributed
+        let mut of_loops = loops::of_functions(&timing, &executed, &errors, &samples, &mut code);
+        let functions: Vec<FunctionEstimate> = attributed
             .window_s
             .keys()
             .filter_map(|id| {
                 let at = code.known(*id).place?;
-                let (interval, loops) = (interval(id), Vec::new());
-                Some((*id, FunctionEstimate { module: at.module, start: at.offset, interval, loops }))
+                let (interval, loops) = (interval(id), of_loops.remove(id).unwrap_or_default());
+                Some(FunctionEstimate { module: at.module, start: at.offset, interval, loops })
             })
             .collect();
-        let mut of_loops = loops::of_functions(&timing, &executed, &errors, &samples, &mut code);
-        let with_loops = |(id, function): (FunctionId, FunctionEstimate)| FunctionEstimate {
-            loops: of_loops.remove(&id).unwrap_or_default(),
-            ..function
-        };
-        let functions: Vec<FunctionEstimate> = functions.into_iter().map(with_loops).collect();
         let mut function_at = |at: CodeRef| code.place(Pass::Counted, at).map(|place| code.function(place));
         let places =
             counted.blocks.iter().map(|b| b.at).chain(memory.iter().flat_map(|m| m.sites.iter().map(|s| s.at)));
