@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, predict, run};
 use rprof::layers;
+use rprof::profile::Profile;
 use rprof::profile::network::Network;
-use rprof::profile::{Function, Profile};
 use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
@@ -211,17 +211,19 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }
+    let source = shell_word(&profile_folder.display().to_string());
     if let Some(wanted) = args.function.as_ref().filter(|_| !args.format.has_part()) {
         let (format, word) = (args.format.name(), shell_word(wanted));
         bad_choice(&format!(
-            "--function: --format {format} has the whole profile; use --format csv, or: rprof query {} --json explain {word}",
-            shell_word(&profile_folder.display().to_string())
+            "--function: --format {format} has the whole profile; use --format csv, or: rprof query {source} --json explain {word}"
         ));
     }
     let mut profile = report::json::read(&from)?;
     if args.full_names {
         for f in &mut profile.functions {
-            f.name = f.full_name.take().unwrap_or_else(|| std::mem::take(&mut f.name));
+            if let Some(full) = f.full_name.take() {
+                f.name = full;
+            }
         }
     }
     rprof::roofline::analyse_with(
@@ -234,10 +236,8 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         (None, false) => Extent::Brief,
     };
     // A name that a function has is meant literally.
-    let is_whole = |f: &Function, name: &str| f.name == name || f.full_name.as_deref() == Some(name);
-    let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| is_whole(f, name)));
+    let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.is_called(name)));
     let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function.clone());
-    let source = shell_word(&profile_folder.display().to_string());
     let flames = match args.by {
         cli::report::FlamesArg::Time => report::Flames::Time,
         cli::report::FlamesArg::Lost => report::Flames::Lost,

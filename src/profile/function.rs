@@ -133,6 +133,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether `name` is its name, shortened or in full.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.full_name.as_deref() == Some(name)
+    }
+
     /// How often each thread of its team called it, at least once; `None` where that was not counted.
     pub fn rounds(&self) -> Option<f64> {
         let calls = self.work.as_ref()?.calls? as f64;

@@ -45,6 +45,13 @@ pub struct Run {
     pub warnings: Vec<Warning>,
 }
 
+impl Run {
+    /// The first timed pass.
+    pub fn timed_pass(&self) -> Option<&Pass> {
+        self.passes.iter().find(|pass| pass.kind == "timed")
+    }
+}
+
 /// A process of a job, as its launcher numbered it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rank {

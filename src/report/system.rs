@@ -25,7 +25,7 @@ pub fn of_function(function: &Function) -> Vec<String> {
 /// The same of the program, and its page faults.
 pub fn of_program(profile: &Profile) -> Vec<String> {
     let Some(system) = &profile.run.system else { return Vec::new() };
-    let timed = profile.run.passes.iter().find(|pass| pass.kind == "timed");
+    let timed = profile.run.timed_pass();
     let mut told = lines(system, timed.map_or(0.0, |pass| pass.cpu_s), OF_PROGRAM, true);
     if let (Some(reason), Some(_)) = (&system.waits_missing, timed) {
         told.push(format!("off the CPU: {NOT_MEASURED} ({reason})"));

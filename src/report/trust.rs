@@ -90,7 +90,7 @@ fn samples(profile: &Profile) -> Option<(Level, String)> {
 }
 
 fn load(profile: &Profile) -> Option<(Level, String)> {
-    let timed = profile.run.passes.iter().find(|pass| pass.kind == "timed")?;
+    let timed = profile.run.timed_pass()?;
     let Some(share) = timed.kept_off_share else {
         return Some((Level::Fair, "load not measured".into()));
     };
@@ -109,7 +109,7 @@ fn load(profile: &Profile) -> Option<(Level, String)> {
 
 /// The mean clock of the functions, and that of the ceilings where it was another.
 fn clock(profile: &Profile) -> Option<(Level, String)> {
-    profile.run.passes.iter().find(|pass| pass.kind == "timed")?;
+    profile.run.timed_pass()?;
     let known =
         || profile.functions.iter().filter_map(|f: &Function| Some((f.clock_hz?, f.cpu_s.filter(|s| *s > 0.0)?)));
     let seconds: f64 = known().map(|(_, s)| s).sum();

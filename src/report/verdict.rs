@@ -73,7 +73,7 @@ fn hottest(profile: &Profile) -> Option<&Function> {
 
 /// Seconds from the start to the end of the timed pass.
 pub fn wall_s(profile: &Profile) -> Option<f64> {
-    profile.run.passes.iter().find(|pass| pass.kind == "timed").map(|pass| pass.wall_s).filter(|s| *s > 0.0)
+    profile.run.timed_pass().map(|pass| pass.wall_s).filter(|s| *s > 0.0)
 }
 
 /// `The program is on a CPU for 1.27 s of 3.40 s; its threads wait: read() of a pipe 2.10 s.` `None` where it waits longer for a CPU,
@@ -173,8 +173,7 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
 /// Whether the program waited for its CPUs for a part of its time that readers would notice.
 fn is_kept_off(profile: &Profile) -> bool {
     const NOTICED: f64 = 0.1;
-    let timed = profile.run.passes.iter().find(|pass| pass.kind == "timed");
-    timed.and_then(|pass| pass.kept_off_share).is_some_and(|share| share > NOTICED)
+    profile.run.timed_pass().and_then(|pass| pass.kept_off_share).is_some_and(|share| share > NOTICED)
 }
 
 /// ` Most to save: 755 ms of 1.99 s, in NAME, by predictable branches.`

@@ -86,8 +86,7 @@ fn cut(shown: usize, total: usize) -> String {
 
 /// The function of that name, else the hottest one whose name contains it, and the others that do.
 fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchName> {
-    let exact = |f: &&Function| f.name == name || f.full_name.as_deref() == Some(name);
-    if let Some(f) = profile.functions.iter().find(exact) {
+    if let Some(f) = profile.functions.iter().find(|f| f.is_called(name)) {
         return Ok((f, Vec::new()));
     }
     let small = name.to_lowercase();

@@ -135,7 +135,7 @@ pub fn renew(
 ) -> Result<((CodeCache, Contexts), Stopped, Deferred), RemoteError> {
     let maps = read_maps(address_space.pid)?;
     let old = address_space.image.cache.borrow();
-    let gadget = Address::new(old.arenas.first().ok_or_else(no_room)?.stubs.gadget.get());
+    let gadget = address_space.gadget().ok_or_else(no_room)?;
     let mut remote = Remote::new(thread, &address_space.memory, gadget)?;
     let near: Vec<Address> =
         address_space.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
