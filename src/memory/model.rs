@@ -537,6 +537,9 @@ impl AccessSink for CacheModel {
         let hierarchy = self.sampled.as_mut().map(|s| &mut s.hierarchy);
         let owner = owner(&mut self.owners, &mut self.full, hierarchy, place, executed.site);
         self.executed.add(owner, &executed);
+        if self.owners.is_of_another(owner, executed.thread) {
+            self.executed.note_elsewhere(&executed);
+        }
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {

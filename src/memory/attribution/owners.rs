@@ -24,6 +24,8 @@ struct Limits {
 const LIMITS: Limits = Limits { owners: 1 << 16, threads: 256, places: 4 << 20 };
 /// Tables grow by this many places.
 const GROWTH: usize = 1 << 10;
+/// rprof warns if more than this share of the accessed bytes is attributed to another thread.
+const ELSEWHERE: f64 = 0.01;
 /// The site of accesses whose instruction had no room in the tables.
 const NOWHERE: u32 = u32::MAX;
 
@@ -216,14 +218,24 @@ impl Owners {
         Some((&self.steps[owner.0 as usize], recent))
     }
 
-    /// A warning if threads share a book.
-    pub fn warning(&self) -> Option<Warning> {
-        self.shared.then(|| {
+    /// Whether the traffic that `owner` has is another thread's than `thread`'s.
+    pub fn is_of_another(&self, owner: Owner, thread: u32) -> bool {
+        self.pairs.get(owner.0 as usize).is_some_and(|&(site, of)| site != NOWHERE && of != thread)
+    }
+
+    /// A warning if this `share` of the accessed bytes, attributed to another thread than theirs, is too large.
+    pub fn warning(&self, share: f64) -> Option<Warning> {
+        (share > ELSEWHERE).then(|| {
             Warning::new(
                 "memory-threads",
-                format!("the program has {} threads, more than the memory model can separate", self.threads.len()),
-                "the memory traffic of some threads is attributed to others; sums over threads are right",
-                "run it with fewer threads for per-thread figures",
+                format!(
+                    "the memory model cannot separate all instructions of {} threads: {:.0} % of the accessed bytes are \
+                     attributed to another thread",
+                    self.threads.len(),
+                    100.0 * share
+                ),
+                "figures of memory by thread are wrong by that much; sums over threads are right",
+                "run it with fewer threads for figures by thread",
             )
         })
     }
@@ -248,13 +260,14 @@ mod tests {
         assert_eq!(owners.owner(0, 0, 4), (Owner(0), true));
         assert_eq!(owners.owner(0, 0, 4), (Owner(0), false));
         assert_eq!(owners.owner(1, 1, 4), (Owner(1), true));
-        assert!(owners.warning().is_none());
         assert_eq!(owners.owner(2, 2, 4), (Owner(0), false));
+        assert_eq!([0, 2].map(|thread| owners.is_of_another(Owner(0), thread)), [false, true]);
         assert_eq!(owners.owner(2, 2, 5), (Owner(2), true));
         assert_eq!(owners.owner(1, 1, 6), (Owner(2), false));
         assert_eq!(owners.pairs(), [(4, 0), (4, 1), (NOWHERE, 2)]);
         assert_eq!(owners.nowhere(), Some(Owner(2)));
-        assert!(owners.warning().is_some());
+        assert!(!owners.is_of_another(Owner(2), 1), "it is nobody's");
+        assert_eq!([0.0, 0.009, 0.02].map(|share| owners.warning(share).is_some()), [false, false, true]);
     }
 
     #[test]

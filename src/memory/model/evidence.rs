@@ -179,7 +179,7 @@ impl CacheModel {
     }
 
     fn warn_of_limits(&mut self, total: &Times) {
-        self.warnings.extend(self.owners.warning());
+        self.warnings.extend(self.owners.warning(self.executed.elsewhere()));
         let nowhere = self.owners.nowhere().and_then(|owner| self.executed.accesses(owner));
         if let Some(accesses) = nowhere {
             self.warnings.push(Warning::new(

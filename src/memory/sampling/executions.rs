@@ -9,7 +9,11 @@ use crate::memory::caches::line::Owner;
 
 /// Executions by owner.
 #[derive(Debug, Default)]
-pub struct Executions(Vec<Times>);
+pub struct Executions {
+    times: Vec<Times>,
+    /// Bytes whose owner is another thread's.
+    elsewhere: u64,
+}
 
 /// Executions of one instruction in one thread, or of all.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,10 +63,10 @@ impl Executions {
     /// Notes the executions of an instruction, `owner`.
     pub fn add(&mut self, owner: Owner, executed: &Executed) {
         let at = owner.0 as usize;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, Times::default());
+        if self.times.len() <= at {
+            self.times.resize(at + 1, Times::default());
         }
-        let times = &mut self.0[at];
+        let times = &mut self.times[at];
         times.strings = executed.strings;
         let amount = if executed.strings { executed.bytes } else { executed.accesses };
         match executed.phase {
@@ -78,8 +82,24 @@ impl Executions {
         }
     }
 
+    /// Notes that the owner of what was `executed` is another thread's.
+    pub fn note_elsewhere(&mut self, executed: &Executed) {
+        if executed.kind != AccessKind::Prefetch {
+            self.elsewhere += executed.bytes;
+        }
+    }
+
+    /// The share of the accessed bytes whose owner is another thread's.
+    pub fn elsewhere(&self) -> f64 {
+        self.elsewhere as f64 / self.all_bytes().max(1.0)
+    }
+
+    fn all_bytes(&self) -> f64 {
+        self.times.iter().map(|t| (t.read_bytes + t.write_bytes) as f64).sum()
+    }
+
     fn of(&self, owner: Owner) -> Times {
-        self.0.get(owner.0 as usize).copied().unwrap_or_default()
+        self.times.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
     /// Accesses that `owner` executed, or bytes for string instructions; `None` if no execution was noted.
@@ -106,7 +126,7 @@ impl Executions {
     /// All accesses of the program, those of strings by their lines.
     pub fn total(&self) -> Times {
         let mut total = Times::default();
-        for times in &self.0 {
+        for times in &self.times {
             let one = if times.strings { LINE_BYTES } else { 1 };
             total.opening += times.opening / one;
             total.measured += times.measured / one;
@@ -135,7 +155,7 @@ impl Executions {
 
     /// A warning if too many accessed bytes, `unseen`, belong to instructions that no sample saw.
     pub fn warning(&self, unseen: f64) -> Option<Warning> {
-        let total: f64 = self.0.iter().map(|t| (t.read_bytes + t.write_bytes) as f64).sum();
+        let total = self.all_bytes();
         (unseen > UNSEEN * total).then(|| {
             Warning::new(
                 "memory-unseen",
@@ -211,6 +231,9 @@ mod tests {
         assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
         assert!((executions.extrapolated() - 800.0 / 950.0).abs() < 1e-9);
         assert!(executions.warning(0.0).is_none());
+        executions.note_elsewhere(&executed(Phase::Pause, 237));
+        executions.note_elsewhere(&Executed { bytes: 4, ..executed(Phase::Pause, 1) });
+        assert_eq!(executions.elsewhere(), 0.25);
     }
 
     #[test]
