@@ -14,7 +14,7 @@ pub struct Family<'a> {
     pub of_sets: bool,
 }
 
-const KNOWN: [Family<'static>; 13] = [
+const KNOWN: [Family<'static>; 15] = [
     Family {
         name: "workingset",
         title: "bandwidth over working set",
@@ -59,8 +59,22 @@ const KNOWN: [Family<'static>; 13] = [
     },
     Family {
         name: "gpu-reuse",
-        title: "effective bandwidth over reuse of copied data",
-        note: "one core's pass, a copy in, n kernels, a copy out, 64 MiB; bytes that the core and all kernels read and write",
+        title: "effective bandwidth over reuse of copied data, 64 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        horizontal: "kernels on the data",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-reuse-8m",
+        title: "effective bandwidth over reuse of copied data, 8 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        horizontal: "kernels on the data",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-reuse-1m",
+        title: "effective bandwidth over reuse of copied data, 1 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
         horizontal: "kernels on the data",
         of_sets: false,
     },
