@@ -30,7 +30,7 @@ pub fn section(profile: &Profile, view: &View) -> String {
     for picture in plot::gpu::pictures(profile, view) {
         let _ = writeln!(out, "<div class=\"card\" style=\"margin:14px 0\">{picture}</div>");
     }
-    for rows in [super::copies(devices), super::waits(devices)].iter().flatten() {
+    for rows in [super::graphs(devices), super::copies(devices), super::waits(devices)].iter().flatten() {
         out += &table(rows, |_| (String::new(), String::new()));
     }
     out + &sentences(devices, view)
