@@ -230,10 +230,17 @@ fn counting_never_breaks_a_capture_nor_needs_a_current_context() {
     // A session that begins or ends meanwhile would break the capture, and the program with it.
     let elsewhere = run(BOTH, folder(), "", &["20", "elsewhere"]);
     let scale = elsewhere.kernel("_Z5scalePdi");
-    let counted: u64 = scale["counts"]["launches"].as_u64().unwrap();
-    assert_eq!(counted, 20 + 1, "the launch beside the capture has no counts, the one after it has: {scale}");
-    let detached = run(BOTH, folder(), "", &["20", "detach"]);
-    assert_eq!(detached.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(20.0 * 2.0 * SCALE));
+    let counts = &scale["counts"];
+    assert_eq!(
+        counts["launches"].as_u64(),
+        Some(20 + 1),
+        "not those beside the capture, but the one after it: {scale}"
+    );
+    assert_eq!(counts["fp64"].as_f64(), Some(2.0 * (20.0 * SCALE + 66.0 * 256.0)));
+    assert_eq!(elsewhere.codes(), [""; 0]);
+    // A session is open when the program ends.
+    let detached = run(BOTH, folder(), "", &["2", "detach"]);
+    assert_eq!(detached.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(2.0 * 2.0 * SCALE));
     assert_eq!(detached.codes(), [""; 0]);
 }
 

@@ -247,6 +247,15 @@ pub fn devices(seen: &Seen) -> Option<Devices> {
     let demangled = |symbol: &str| demangle::demangle(symbol, demangle::Dialect::default());
     let mut devices = device::devices(&seen.timed, &seen.counted, &demangled)?;
     devices.graphs = counted::graphs(&seen.counted[..seen.first_counted]);
+    let has_counts = devices.kernels.iter().any(|kernel| kernel.counts.is_some());
+    if let Some(why) = seen.uncounted.as_ref().filter(|_| has_counts) {
+        devices.warnings.push(Warning::new(
+            "gpu-counted-run",
+            why.reason.clone(),
+            "the counts are of the launches that it made until then",
+            why.fix.clone(),
+        ));
+    }
     if devices.kernels.iter().all(|kernel| kernel.counts.is_none()) {
         devices.uncounted = devices.uncounted.or_else(|| seen.uncounted.clone());
     }
