@@ -18,6 +18,8 @@ mod activity;
 mod callbacks;
 #[path = "collector/cupti.rs"]
 mod cupti;
+#[path = "collector/graphs.rs"]
+mod graphs;
 #[path = "collector/groups.rs"]
 mod groups;
 #[path = "collector/launches.rs"]

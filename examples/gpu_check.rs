@@ -1,6 +1,7 @@
-//! Compares the counts of `rprof demo --gpu` with the known work of its kernels: `gpu_check PROFILE.json`; or two outputs of `rprof machine
-//! --gpu --json`: `gpu_check --ceilings A.json B.json`. Prints a line for each
-//! kernel and ends with 1 where a figure is off by more than its tolerance.
+//! Compares the counts of `rprof demo --gpu` with the known work of its kernels: `gpu_check PROFILE.json`; those of the products of
+//! `fixtures/gpu/train.py` with theirs: `gpu_check --products PROFILE.json`; or two outputs of `rprof machine --gpu --json` with one another and
+//! with what the clock allows: `gpu_check --ceilings A.json B.json`. Prints a line for each
+//! kernel or ceiling and ends with 1 where a figure is off by more than its tolerance.
 //!
 //! Tolerances (docs/conventions.md, GPU): FLOPs none; DRAM reads 0.1 %; L1 one KiB a launch; L2 0.1 % on streams, a lower bound within
 //! 1.5 % where several multiprocessors read the same lines; shared memory 0.3 %. What is written to DRAM may still lie in L2 at the end of
@@ -12,6 +13,7 @@ use rprof::machine::gpu::known;
 use rprof::machine::gpu::ptx::{Known, yard};
 use rprof::profile::Machine;
 use rprof::profile::device::{Counts, Kernel};
+use rprof::profile::gpu::Gpu;
 
 /// Bytes beside a kernel's own: its clock record and parameters.
 const BESIDE: f64 = 1024.0;
@@ -100,6 +102,77 @@ fn repeats(id: &str) -> Option<f64> {
     }
 }
 
+/// What a multiprocessor of compute capability 9.0 does in a clock, and the share of it that a ceiling must reach.
+const REACH: [(&str, f64, f64); 12] = [
+    ("gpu.fp64.fma", 128.0, 0.98),
+    ("gpu.fp32.fma", 256.0, 0.98),
+    ("gpu.fp16.fma", 512.0, 0.98),
+    ("gpu.bf16.fma", 512.0, 0.96),
+    ("gpu.tensor.fp64", 256.0, 0.98),
+    ("gpu.tensor.bf16", 4096.0, 0.98),
+    ("gpu.tensor.f16", 4096.0, 0.98),
+    ("gpu.tensor.tf32", 2048.0, 0.98),
+    ("gpu.tensor.fp8", 8192.0, 0.98),
+    ("gpu.tensor.int8", 8192.0, 0.98),
+    ("gpu.shared.read", 128.0, 0.98),
+    ("gpu.l1.read", 128.0, 0.96),
+];
+/// The share of its bus that reading DRAM must reach.
+const BUS: f64 = 0.94;
+
+/// Whether the ceilings of a GPU reach what its clock and its bus allow. Other GPUs than those of 9.0 have no figures here.
+fn reaches(gpu: &Gpu) -> bool {
+    if gpu.capability != (9, 0) {
+        return true;
+    }
+    let clocked = REACH.iter().filter_map(|(id, each, least)| {
+        let ceiling = gpu.ceilings.iter().find(|c| c.id == *id)?;
+        let most = each * f64::from(gpu.multiprocessors) * ceiling.clock_hz?;
+        Some((*id, ceiling.value? / most, *least))
+    });
+    let bus = gpu.value("gpu.dram.read").zip(gpu.bus_bytes_per_s).map(|(read, bus)| ("gpu.dram.read", read / bus, BUS));
+    let mut right = true;
+    for (id, share, least) in clocked.chain(bus) {
+        let wrong = if share >= least { "" } else { " WRONG" };
+        right &= share >= least;
+        println!("{id:30} reaches {:.1} %, asked {:.0}{wrong}", 100.0 * share, 100.0 * least);
+    }
+    right
+}
+
+/// A product of two matrices of 4,096 × 4,096, and what a library adds for the factor of the result in single precision.
+const PRODUCT: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0;
+const FACTOR: f64 = 2.0 * 4096.0 * 4096.0;
+
+/// The products in a profile of `fixtures/gpu/train.py`: each has exactly its work, and no kernel is above its roof.
+fn products(kernels: &[Kernel]) -> bool {
+    let mut right = true;
+    let mut found = 0;
+    for kernel in kernels {
+        let Some(counts) = &kernel.counts else { continue };
+        let n = counts.launches as f64;
+        let name: String = kernel.name.chars().take(40).collect();
+        let tensor = counts.tensor.iter().map(|work| (work.operand.as_str(), work.operations / n, PRODUCT));
+        let is_fp32 = counts.tensor.is_empty() && kernel.name.contains("gemm");
+        let fp32 = counts.fp32.filter(|_| is_fp32).map(|flops| ("fp32", flops / n, PRODUCT + FACTOR));
+        for (operand, seen, asked) in tensor.chain(fp32) {
+            found += 1;
+            right &= seen == asked;
+            println!("{name:40} {operand} {seen} a launch, asked {asked}{}", if seen == asked { "" } else { " WRONG" });
+        }
+        let above = kernel.analysis.as_ref().and_then(|a| a.roof_fraction).filter(|share| *share > 1.02);
+        if let Some(share) = above {
+            right = false;
+            println!("{name:40} is at {:.0} % of its roof WRONG", 100.0 * share);
+        }
+        if kernel.name.contains("distribution_elementwise") && counts.fp16.is_some_and(|flops| flops > 0.0) {
+            right = false;
+            println!("{name:40} has half-precision FLOPs, which are moves of constants WRONG");
+        }
+    }
+    right && found >= 3
+}
+
 fn ceilings(paths: [&str; 2]) -> Result<bool, String> {
     let read = |path: &str| -> Result<Machine, String> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
@@ -111,6 +184,7 @@ fn ceilings(paths: [&str; 2]) -> Result<bool, String> {
     let [first, second] = [read(paths[0])?, read(paths[1])?];
     let mut right = !first.gpus.is_empty();
     for (a, b) in first.gpus.iter().zip(&second.gpus) {
+        right &= reaches(a);
         println!("{} ({}.{}), {} multiprocessors", a.name, a.capability.0, a.capability.1, a.multiprocessors);
         for ceiling in &a.ceilings {
             let (Some(x), Some(y)) = (ceiling.value, b.value(&ceiling.id)) else {
@@ -141,7 +215,7 @@ fn ceilings(paths: [&str; 2]) -> Result<bool, String> {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let path = match arguments[..] {
+    let (path, is_demo) = match arguments[..] {
         ["--ceilings", a, b] => {
             return match ceilings([a, b]) {
                 Ok(right) => ExitCode::from(u8::from(!right)),
@@ -151,9 +225,10 @@ fn main() -> ExitCode {
                 }
             };
         }
-        [path] => path,
+        ["--products", path] => (path, false),
+        [path] => (path, true),
         _ => {
-            eprintln!("usage: gpu_check PROFILE.json | --ceilings A.json B.json");
+            eprintln!("usage: gpu_check PROFILE.json | --products PROFILE.json | --ceilings A.json B.json");
             return ExitCode::from(2);
         }
     };
@@ -165,6 +240,9 @@ fn main() -> ExitCode {
         }
     };
     let kernels = profile.devices.map(|devices| devices.kernels).unwrap_or_default();
+    if !is_demo {
+        return ExitCode::from(u8::from(!products(&kernels)));
+    }
     let mut right = !kernels.is_empty();
     for known in yard() {
         match kernels.iter().find(|kernel| kernel.symbol == known.kernel.name) {

@@ -380,6 +380,12 @@ pub fn gpu_demo_kernels() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// `rprof __gpu_check`: the program that is counted before a user's, to see whether its counts are right.
+pub fn gpu_check_kernel() -> Result<ExitCode> {
+    rprof::machine::gpu::known::run_mix()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `rprof machine`.
 pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     if args.mpi {

@@ -77,6 +77,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => commands::demo(args).map(ExitCode::from),
         Command::DemoKernels(args) => commands::demo_kernels(args),
         Command::GpuDemoKernels => commands::gpu_demo_kernels(),
+        Command::GpuCheckKernel => commands::gpu_check_kernel(),
         Command::Machine(args) => commands::machine(args),
         Command::Report(args) => commands::report(args),
         Command::Query(args) => commands::query(args),

@@ -101,6 +101,8 @@ fn a_full_measurement_has_every_ceiling_and_serves_later_requests() {
         "gpu.trials.launches",
         "gpu.link.d2h.pageable",
         "gpu.reuse.zerocopy",
+        "gpu.reuse-8m.pinned",
+        "gpu.reuse-1m.managed",
         "gpu.tensor-rate.bf16",
     ] {
         assert!(sweeps.contains(&id), "{id} in {sweeps:?}");
@@ -138,6 +140,7 @@ fn refusals_are_one_line_each_and_leave_no_process() {
         ("oom", 1, "the memory is used up (CUDA_ERROR_OUT_OF_MEMORY, 2)"),
         ("lost", 1, "a kernel failed; the context is lost (CUDA_ERROR_LAUNCH_FAILED, 719)"),
         ("crash", 1, "the driver ended its process by SIGABRT"),
+        ("crowded", 1, "measuring takes at most half of the GPU's free memory, and only 100 MiB are free"),
     ] {
         let (found, errors) = machine(mode);
         assert_eq!(found.len(), gpus, "{mode}: {errors}");
@@ -161,6 +164,28 @@ fn slices_are_told_and_several_gpus_are_measured_one_after_another() {
     let devices: Vec<&Value> = found.iter().map(|gpu| &gpu["ceilings"][0]["device"]).collect();
     assert_eq!(devices, ["gpu0", "gpu1"], "{errors}");
     assert!(found.iter().all(|gpu| gpu["ceilings"][0]["value"].is_number()));
+}
+
+/// `rprof machine --gpu` with the stand-in in one of its modes and nothing kept: its GPU, and what it said.
+fn measured_anew(mode: &str, effort: &[&str]) -> (Value, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
+    command.args(["machine", "--gpu", "--json"]).args(effort);
+    command.env("XDG_CACHE_HOME", tempfile::tempdir().expect("a folder").path());
+    let output = command.env("RPROF_LIBCUDA", library()).env("FAKE_CUDA", mode).output().expect("rprof runs");
+    let machine: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    (machine["gpus"][0].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_gpu_that_others_use_is_told_and_half_of_its_free_memory_is_left_to_them() {
+    let (gpu, errors) = measured_anew("mps", &["--quick"]);
+    assert!(gpu["ceilings"][0]["value"].is_number() && errors.contains("is shared by an MPS server"), "{errors}");
+    // This driver gives no more than half of the 600 MiB that are free.
+    let (gpu, errors) = measured_anew("small", &[]);
+    let ceilings = gpu["ceilings"].as_array().expect("ceilings");
+    let absent: Vec<&Value> = ceilings.iter().filter(|c| c["value"].is_null()).collect();
+    assert!(absent.is_empty(), "{absent:?}");
+    assert!(errors.contains("half of its free memory leaves 228 MiB") && errors.contains("are taken"), "{errors}");
 }
 
 #[test]

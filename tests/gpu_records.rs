@@ -195,7 +195,7 @@ fn records_have_their_fields_where_the_collector_reads_them() {
 
 /// Lists of parameters as `ranges.rs` writes them, with the structure for which each stands: one word of 8 bytes for each entry, in which
 /// fields that are smaller follow one another (`+`).
-const PARAMETERS: [(&str, Structure); 18] = [
+const PARAMETERS: [(&str, Structure); 20] = [
     ("[16, 0]", ("CUpti_Profiler_Initialize_Params", &["structSize", "pPriv"])),
     (
         "[52, 0, device as u32 as u64, 0, 0, 0, 0]",
@@ -222,6 +222,11 @@ const PARAMETERS: [(&str, Structure); 18] = [
     ),
     ("[24, 0, self.handle]", ("CUpti_RangeProfiler_Disable_Params", PROFILER)),
     ("[24, 0, self.handle]", ("CUpti_RangeProfiler_Start_Params", PROFILER)),
+    ("[24, 0, self.handle]", ("CUpti_RangeProfiler_PopRange_Params", PROFILER)),
+    (
+        "[32, 0, self.handle, c\"graph\".as_ptr() as u64]",
+        ("CUpti_RangeProfiler_PushRange_Params", &["structSize", "pPriv", "pRangeProfilerObject", "pRangeName"]),
+    ),
     (
         "[48, 0, RANGE_PROFILER, chip, availability, 0]",
         (
@@ -397,7 +402,7 @@ fn parameters_have_the_sizes_and_fields_that_the_collector_passes() {
 }
 
 /// Constants of the collector and the names of C for their numbers.
-const CONSTANTS: [(&str, &str, &[&str]); 18] = [
+const CONSTANTS: [(&str, &str, &[&str]); 25] = [
     ("activity.rs", "MEMCPY", &["CUPTI_ACTIVITY_KIND_MEMCPY"]),
     ("activity.rs", "MEMSET", &["CUPTI_ACTIVITY_KIND_MEMSET"]),
     ("activity.rs", "KERNEL", &["CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"]),
@@ -425,11 +430,24 @@ const CONSTANTS: [(&str, &str, &[&str]); 18] = [
             "cuStreamBeginCapture_v2_ptsz",
             "cuStreamBeginCaptureToGraph",
             "cuStreamBeginCaptureToGraph_ptsz",
+            "cuStreamBeginRecaptureToGraph",
+            "cuStreamBeginRecaptureToGraph_ptsz",
         ],
+    ),
+    ("callbacks.rs", "END_CAPTURE", &["cuStreamEndCapture", "cuStreamEndCapture_ptsz"]),
+    ("callbacks.rs", "PER_THREAD", &["cuLaunchKernel_ptsz", "cuLaunchCooperativeKernel_ptsz", "cuLaunchKernelEx_ptsz"]),
+    ("callbacks.rs", "PER_THREAD_STREAM", &["CU_STREAM_PER_THREAD"]),
+    ("callbacks.rs", "NO_ERROR", &["CUDA_SUCCESS"]),
+    (
+        "callbacks.rs",
+        "BROKEN_CAPTURE",
+        &["CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"],
     ),
     ("profiler.rs", "RANGE_PROFILER", &["CUPTI_PROFILER_TYPE_RANGE_PROFILER"]),
     ("profiler.rs", "AUTO_RANGE", &["CUPTI_AutoRange"]),
+    ("profiler.rs", "USER_RANGE", &["CUPTI_UserRange"]),
     ("profiler.rs", "KERNEL_REPLAY", &["CUPTI_KernelReplay"]),
+    ("profiler.rs", "USER_REPLAY", &["CUPTI_UserReplay"]),
     ("profiler.rs", "SUPPORTED", &["CUPTI_PROFILER_CONFIGURATION_SUPPORTED"]),
 ];
 
@@ -443,6 +461,7 @@ fn numbers_of_callbacks_and_enumerations_are_those_of_the_headers() {
             assert_eq!(values.len(), meanings.len(), "{name} is {values:?}");
             for (meaning, assumed) in meanings.iter().zip(values) {
                 if !meaning.starts_with("cu") {
+                    // A macro, an enumerator or a pointer: all convert to a number.
                     questions.push(Question { c: (*meaning).into(), assumed });
                     continue;
                 }
@@ -464,7 +483,12 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
     read(&["site: u32,\n    function: *const c_char,\n    parameters: *const u8,\n    result: *const c_void,\n"]);
     read(&["symbol: *const c_char,\n    context: *mut c_void,\n}"]);
     read(&["call.parameters.cast::<*const u8>()", "call.parameters.add(8)", "call.parameters.add(40)", "shape.add("]);
-    read(&["{ 32 } else { 28 }", "data.cast::<*mut c_void>()", "entered = call.site == 0"]);
+    read(&[
+        "{ 32 } else { 28 }",
+        "data.cast::<*mut c_void>()",
+        "entered = call.site == 0",
+        "call.parameters.cast::<usize>()",
+    ]);
     let shape = ["gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ"];
     for version in versions("callbacks_find_context_kernel_and_shape_where_the_collector_looks") {
         let call =
@@ -478,9 +502,121 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
         questions.extend(shape.iter().zip(0..).map(|(field, n)| offset("CUlaunchConfig", field, 4 * n)));
         questions.push(offset("CUlaunchConfig", "hStream", 32));
         questions.push(offset("cuLaunchKernelEx_params", "config", 0));
+        questions.push(offset("cuGraphLaunch_params", "hGraph", 0));
         questions.push(offset("CUpti_ResourceData", "context", 0));
         questions.push(Question { c: "CUPTI_API_ENTER".into(), assumed: 0 });
         questions.push(Question { c: "CUPTI_API_EXIT".into(), assumed: 1 });
         ask(&version, &questions);
     }
+}
+
+/// `CUptiResult`s whose meaning `src/device/refusals.rs` names: the headers' names, in its order.
+const RESULTS: [&str; 26] = [
+    "INVALID_PARAMETER",
+    "INVALID_DEVICE",
+    "INVALID_CONTEXT",
+    "INVALID_OPERATION",
+    "OUT_OF_MEMORY",
+    "HARDWARE",
+    "PARAMETER_SIZE_NOT_SUFFICIENT",
+    "API_NOT_IMPLEMENTED",
+    "MAX_LIMIT_REACHED",
+    "NOT_READY",
+    "NOT_COMPATIBLE",
+    "NOT_INITIALIZED",
+    "INVALID_METRIC_NAME",
+    "HARDWARE_BUSY",
+    "NOT_SUPPORTED",
+    "VIRTUALIZED_DEVICE_NOT_SUPPORTED",
+    "INSUFFICIENT_PRIVILEGES",
+    "OLD_PROFILER_API_INITIALIZED",
+    "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
+    "VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
+    "CONFIDENTIAL_COMPUTING_NOT_SUPPORTED",
+    "CMP_DEVICE_NOT_SUPPORTED",
+    "MIG_DEVICE_NOT_SUPPORTED",
+    "SLI_DEVICE_NOT_SUPPORTED",
+    "WSL_DEVICE_NOT_SUPPORTED",
+    "UNKNOWN",
+];
+
+/// Device attributes of `src/machine/gpu/driver/device.rs` and the headers' names for them.
+const ATTRIBUTES: [(&str, &str); 14] = [
+    ("CLOCK_KHZ", "CLOCK_RATE"),
+    ("MULTIPROCESSORS", "MULTIPROCESSOR_COUNT"),
+    ("INTEGRATED", "INTEGRATED"),
+    ("MEMORY_CLOCK_KHZ", "MEMORY_CLOCK_RATE"),
+    ("BUS_BITS", "GLOBAL_MEMORY_BUS_WIDTH"),
+    ("L2_BYTES", "L2_CACHE_SIZE"),
+    ("THREADS_PER_MULTIPROCESSOR", "MAX_THREADS_PER_MULTIPROCESSOR"),
+    ("MAJOR", "COMPUTE_CAPABILITY_MAJOR"),
+    ("MINOR", "COMPUTE_CAPABILITY_MINOR"),
+    ("SHARED_PER_MULTIPROCESSOR", "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+    ("REGISTERS_PER_MULTIPROCESSOR", "MAX_REGISTERS_PER_MULTIPROCESSOR"),
+    ("MANAGED", "MANAGED_MEMORY"),
+    ("SHARED_OPT_IN", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+    ("MPS", "MPS_ENABLED"),
+];
+
+/// Constants of `src/machine/gpu/driver/context.rs` and `transfer.rs` and the headers' names for them.
+const DRIVER: [(&str, &str); 7] = [
+    ("JIT_ERROR_LOG", "CU_JIT_ERROR_LOG_BUFFER"),
+    ("JIT_ERROR_LOG_BYTES", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES"),
+    ("FUNCTION_LOCAL_BYTES", "CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES"),
+    ("FUNCTION_REGISTERS", "CU_FUNC_ATTRIBUTE_NUM_REGS"),
+    ("FUNCTION_DYNAMIC_SHARED", "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"),
+    ("DEVICE_MAP", "CU_MEMHOSTALLOC_DEVICEMAP"),
+    ("ATTACH_GLOBAL", "CU_MEM_ATTACH_GLOBAL"),
+];
+
+#[test]
+fn results_and_attributes_have_the_numbers_of_the_headers() {
+    let read = |path: &str| fs::read_to_string(format!("{}/src/{path}", env!("CARGO_MANIFEST_DIR"))).expect(path);
+    // `(7, "invalid operation"),` in a list.
+    let listed = |text: &str, from: &str| -> Vec<u64> {
+        let list = text.split_once(from).expect(from).1.split_once("\n];").expect("an end").0;
+        list.lines().filter_map(|line| numbers(line.trim().strip_prefix('(')?).first().copied()).collect()
+    };
+    let results = listed(&read("device/refusals.rs"), "const RESULTS: ");
+    assert_eq!(results.len(), RESULTS.len(), "{results:?}");
+    let codes = read("machine/gpu/codes.rs");
+    let driver = read("machine/gpu/driver/context.rs") + &read("machine/gpu/driver/transfer.rs");
+    let device = read("machine/gpu/driver/device.rs");
+    for version in versions("results_and_attributes_have_the_numbers_of_the_headers") {
+        let mut questions = Vec::new();
+        for (name, assumed) in RESULTS.iter().zip(&results) {
+            questions.push(Question { c: format!("CUPTI_ERROR_{name}"), assumed: *assumed });
+        }
+        for (ours, theirs) in ATTRIBUTES {
+            let assumed = constant(&device, ours)[0];
+            questions.push(Question { c: format!("CU_DEVICE_ATTRIBUTE_{theirs}"), assumed });
+        }
+        for (ours, theirs) in DRIVER {
+            questions.push(Question { c: theirs.into(), assumed: constant(&driver, ours)[0] });
+        }
+        for (code, name) in codes_and_names(&codes) {
+            questions.push(Question { c: format!("CUDA_ERROR_{name}"), assumed: code });
+        }
+        ask(&version, &questions);
+    }
+}
+
+/// The numbers and names of `KNOWN` in `codes.rs`.
+fn codes_and_names(source: &str) -> Vec<(u64, String)> {
+    let list = source.split_once("const KNOWN: ").expect("the list").1.split_once("\n];").expect("an end").0;
+    let words: Vec<&str> = list.split(['(', ',', '\n']).map(str::trim).filter(|word| !word.is_empty()).collect();
+    let number = |word: &str| match word {
+        "OUT_OF_MEMORY" => Some(2),
+        "NO_DEVICE" => Some(100),
+        other => other.parse().ok(),
+    };
+    let is_name =
+        |word: &str| word.len() > 2 && word.starts_with('"') && word[1..].starts_with(|c: char| c.is_ascii_uppercase());
+    let found: Vec<(u64, String)> = words
+        .windows(2)
+        .filter(|pair| is_name(pair[1]))
+        .filter_map(|pair| Some((number(pair[0])?, pair[1].trim_matches('"').to_owned())))
+        .collect();
+    assert!(found.len() > 20, "{found:?}");
+    found
 }

@@ -21,7 +21,7 @@ fn compile(arguments: &[&str], output: &Path) {
     assert!(built.expect("cc is needed: tests/run installs it").success(), "{arguments:?}");
 }
 
-/// A folder with `app`, the driver and CUPTI, and one below it, `without`, in which CUPTI is missing.
+/// A folder with `app`, the driver and CUPTI, and two below it: `without`, in which CUPTI is missing, and `old`, with one that cannot count.
 fn folder() -> &'static Path {
     static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let folder = BUILT.get_or_init(|| {
@@ -35,8 +35,11 @@ fn folder() -> &'static Path {
         compile(&["-shared", "-fPIC", "-pthread", &source("libcupti.c")], &at("libcupti.so.13"));
         let driver = at("libcuda.so.1").display().to_string();
         compile(&["-pthread", &source("app.c"), &driver], &at("app"));
-        fs::create_dir(at("without")).unwrap();
-        fs::copy(&driver, at("without/libcuda.so.1")).unwrap();
+        for other in ["without", "old"] {
+            fs::create_dir(at(other)).unwrap();
+            fs::copy(&driver, at(other).join("libcuda.so.1")).unwrap();
+        }
+        compile(&["-shared", "-fPIC", "-pthread", "-DOLD", &source("libcupti.c")], &at("old/libcupti.so.13"));
         folder
     });
     folder.path()
@@ -156,12 +159,25 @@ fn a_program_that_closes_our_descriptors_gets_nothing_of_ours_in_its_files() {
 }
 
 #[test]
-fn launches_in_graphs_have_times_but_no_counts_and_that_is_said() {
+fn launches_in_graphs_have_times_and_the_graph_is_counted_as_a_whole() {
     let ran = run(BOTH, folder(), "", &["20", "capture"]);
     let scale = ran.kernel("_Z5scalePdi");
-    assert_eq!((scale["launches"].as_u64(), scale["graph_launches"].as_u64()), (Some(23), Some(3)));
+    assert_eq!((scale["launches"].as_u64(), scale["graph_launches"].as_u64()), (Some(29), Some(9)));
     assert_eq!(scale["counts"]["launches"].as_u64(), Some(20), "the graph's shape was not counted: {scale}");
-    assert_eq!(ran.codes(), ["gpu-graphs-uncounted"]);
+    assert_eq!(ran.codes(), [""; 0]);
+    let graphs = ran.profile["devices"]["graphs"].as_array().unwrap();
+    assert_eq!((graphs.len(), graphs[0]["launches"].as_u64()), (1, Some(3)));
+    // Three launches of three kernels of 64 × 256 threads.
+    let threads = 9.0 * 64.0 * 256.0;
+    let counts = &graphs[0]["counts"];
+    assert_eq!((counts["fp64"].as_f64(), counts["dram_read"].as_f64()), (Some(2.0 * threads), Some(16.0 * threads)));
+    assert_eq!(counts["tensor"].as_array().unwrap().len(), 0);
+    let text = String::from_utf8_lossy(&ran.output.stderr).into_owned();
+    assert!(text.contains("CUDA graphs, counted as a whole"), "{text}");
+    let refused = run(BOTH, folder(), "refuse=push:7", &["20", "capture"]);
+    assert!(refused.profile["devices"]["graphs"].is_null(), "not measured is not 0");
+    assert_eq!(refused.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(20.0 * 2.0 * SCALE));
+    assert_eq!(refused.codes(), ["gpu-graphs-uncounted"]);
 }
 
 #[test]
@@ -179,6 +195,9 @@ fn each_refusal_is_named_with_its_fix_and_costs_the_program_nothing() {
     for (cupti, reason) in [
         ("refuse=subscribe:39", "another profiler has subscribed"),
         ("refuse=initialize:35", "insufficient privileges"),
+        ("refuse=context:43", "MIG slice"),
+        ("refuse=context:26", "hardware busy"),
+        ("vgpu", "the virtual GPU does not let its guests count"),
         ("refuse=chip:2", "invalid device"),
         ("refuse=add:1", "invalid parameter"),
         ("refuse=config:1", "invalid parameter"),
@@ -195,6 +214,144 @@ fn each_refusal_is_named_with_its_fix_and_costs_the_program_nothing() {
         let fix = ran.profile["devices"]["uncounted"]["fix"].as_str().unwrap();
         assert!(fix.len() > 10, "{cupti}: {fix}");
     }
+}
+
+#[test]
+fn a_cupti_from_before_the_range_profiler_traces_and_says_that_it_cannot_count() {
+    let ran = run(BOTH, &folder().join("old"), "", &["3"]);
+    assert_eq!(ran.kernel("_Z5scalePdi")["launches"].as_u64(), Some(3));
+    assert!(ran.kernel("_Z5scalePdi")["counts"].is_null());
+    assert!(ran.reason().contains("this version of CUPTI lacks a function"), "{}", ran.reason());
+    assert!(ran.profile["devices"]["uncounted"]["fix"].as_str().unwrap().contains("12.6"));
+}
+
+#[test]
+fn counting_never_breaks_a_capture_nor_needs_a_current_context() {
+    // A session that begins or ends meanwhile would break the capture, and the program with it.
+    let elsewhere = run(BOTH, folder(), "", &["20", "elsewhere"]);
+    let scale = elsewhere.kernel("_Z5scalePdi");
+    let counts = &scale["counts"];
+    assert_eq!(
+        counts["launches"].as_u64(),
+        Some(20 + 1),
+        "not those beside the capture, but the one after it: {scale}"
+    );
+    assert_eq!(counts["fp64"].as_f64(), Some(2.0 * (20.0 * SCALE + 66.0 * 256.0)));
+    assert_eq!(elsewhere.codes(), [""; 0]);
+    // A session is open when the program ends.
+    let detached = run(BOTH, folder(), "", &["2", "detach"]);
+    assert_eq!(detached.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(2.0 * 2.0 * SCALE));
+    assert_eq!(detached.codes(), [""; 0]);
+}
+
+#[test]
+fn each_gpu_has_its_own_kernels_and_those_of_the_second_context_are_not_counted() {
+    let ran = run(BOTH, folder(), "", &["20", "two"]);
+    let devices = ran.profile["devices"]["devices"].as_array().unwrap();
+    assert_eq!(devices.iter().map(|d| d["index"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1]);
+    let kernels = ran.profile["devices"]["kernels"].as_array().unwrap();
+    let of = |device: u64| kernels.iter().find(|k| k["device"] == device && k["symbol"] == "_Z5scalePdi").unwrap();
+    assert_eq!((of(0)["launches"].as_u64(), of(1)["launches"].as_u64()), (Some(20), Some(4)));
+    assert_eq!(of(0)["counts"]["fp64"].as_f64(), Some(20.0 * 2.0 * SCALE));
+    assert!(of(1)["counts"].is_null(), "{}", of(1));
+    assert_eq!(ran.codes(), ["gpu-contexts-uncounted"]);
+    let text = String::from_utf8_lossy(&ran.output.stderr).into_owned();
+    assert!(text.contains("GPU 1") && text.contains("1: scale"), "{text}");
+}
+
+#[test]
+fn a_name_of_4000_characters_is_kept_whole_and_shown_short() {
+    let ran = run(BOTH, folder(), "", &["3", "longname"]);
+    let long = format!("_Z3993{}v", "k".repeat(3993));
+    assert_eq!(long.len(), 4000);
+    assert_eq!(ran.kernel(&long)["launches"].as_u64(), Some(1));
+    assert!(!ran.kernel(&long)["counts"].is_null());
+    let text = String::from_utf8_lossy(&ran.output.stderr).into_owned();
+    assert!(!text.contains(&"k".repeat(200)), "{text}");
+}
+
+#[test]
+fn a_program_that_never_waits_keeps_its_end_and_launches_without_times_are_named() {
+    let ran = run(&["--gpu-counts", "off"], folder(), "", &["20", "nosync"]);
+    assert_eq!((ran.kernel("_Z5scalePdi")["launches"].as_u64(), ran.codes()), (Some(20), vec![]));
+    let ran = run(&["--gpu-counts", "off"], folder(), "unfinished", &["20", "nosync"]);
+    assert_eq!(ran.codes(), ["gpu-untimed"]);
+    let said = ran.profile["devices"]["warnings"][0].to_string();
+    assert!(said.contains("40 launches have no times"), "{said}");
+    assert_eq!(ran.profile["devices"]["kernels"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_program_that_is_killed_or_loses_its_gpu_ends_as_it_would_alone() {
+    let killed = run(&["--gpu-counts", "off"], folder(), "", &["1000000", "kill"]);
+    assert_eq!(killed.output.status.code(), Some(128 + 9));
+    assert!(killed.codes().contains(&"gpu-cut-log"), "{:?}", killed.codes());
+    let lost = run(BOTH, folder(), "", &["20", "lost"]);
+    assert_eq!(lost.output.status.code(), Some(3));
+    assert_eq!(lost.kernel("_Z5scalePdi")["launches"].as_u64(), Some(11), "launches before it");
+}
+
+#[test]
+fn a_profiler_of_cuda_programs_is_left_alone_and_that_is_said() {
+    let own = tempfile::tempdir().unwrap();
+    fs::copy(folder().join("app"), own.path().join("nsys")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
+    command.args(["--quiet", "--passes", "timed", "-o"]).arg(own.path().join("out")).arg("--");
+    command.arg(own.path().join("nsys")).arg("3").env("LD_LIBRARY_PATH", folder());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("nsys puts a library of its own into CUDA programs"), "{errors}");
+}
+
+#[test]
+fn without_leave_for_counters_times_stand_and_the_fix_is_named() {
+    let own = tempfile::tempdir().unwrap();
+    fs::write(own.path().join("params"), "RmProfilingAdminOnly: 1\n").unwrap();
+    let rprof = |arguments: &[&str]| {
+        // Without the capabilities that would permit it all the same.
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-sys_admin,-perfmon", "--inh-caps", "-all", env!("CARGO_BIN_EXE_rprof")]);
+        command.args(arguments).env("LD_LIBRARY_PATH", folder()).env("RPROF_NVIDIA_PARAMS", own.path().join("params"));
+        command.output().expect("setpriv of util-linux")
+    };
+    let (out, app) = (own.path().join("out"), folder().join("app"));
+    let (out, app) = (out.to_str().unwrap(), app.to_str().unwrap());
+    let output =
+        rprof(&["--quiet", "--memory", "off", "--passes", "timed", "--gpu-counts", "on", "-o", out, "--", app, "3"]);
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile: Value = serde_json::from_slice(&fs::read(Path::new(out).join("profile.json")).unwrap()).unwrap();
+    let devices = &profile["devices"];
+    assert!(devices["kernels"].as_array().unwrap().iter().all(|k| k["counts"].is_null() && k["launches"] == 3));
+    let fix = devices["uncounted"]["fix"].as_str().unwrap();
+    for words in ["NVreg_RestrictProfilingToAdminUsers=0", "CAP_PERFMON", "--cap-add"] {
+        assert!(fix.contains(words), "{fix}");
+    }
+    let doctor = String::from_utf8_lossy(&rprof(&["doctor"]).stdout).into_owned();
+    for words in ["NVIDIA H200 (9.0), driver for CUDA 13.0", "libcupti.so.13", "NVreg_RestrictProfilingToAdminUsers=0"]
+    {
+        assert!(doctor.contains(words), "{doctor}");
+    }
+}
+
+#[test]
+fn the_demo_runs_every_known_kernel_and_says_which_class_it_was_built_for() {
+    let own = tempfile::tempdir().unwrap();
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_rprof"), "demo", "--gpu", "--quiet", "-o"]);
+    command.arg(own.path().join("out")).env("LD_LIBRARY_PATH", folder()).env("TMPDIR", own.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile: Value = serde_json::from_slice(&fs::read(own.path().join("out/profile.json")).unwrap()).unwrap();
+    let kernels = profile["devices"]["kernels"].as_array().unwrap();
+    let known: Vec<&Value> = kernels.iter().filter(|k| k["symbol"].as_str().unwrap().starts_with("y_")).collect();
+    assert_eq!(known.len(), 23);
+    assert!(known.iter().all(|k| k["launches"] == 2 && !k["counts"].is_null()));
+    let expected = kernels.iter().filter(|k| k["analysis"]["expected"].is_string()).count();
+    assert!(expected >= 22, "{expected}");
+    // One thread's chase is held by its latency here, too: nothing is counted that would explain its time.
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(errors.contains(" ✓") || errors.contains(" ✗"), "{errors}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The launches of the program, as CUPTI calls back at their begin and end.
 //!
-//! One launch runs at a time, from callback to callback. Launches in a stream that is being captured and launches of graphs are not
-//! counted.
+//! One launch runs at a time, from callback to callback; a graph's launch that is counted is waited for. No launch is counted while a stream
+//! is being captured: to begin or end a session waits for the context, which would break the capture, whichever thread it belongs to.
 
 use core::ffi::{c_char, c_void};
 
@@ -19,7 +19,14 @@ const CONTEXT_DESTROYED: u32 = 2;
 const LAUNCH_KERNEL: [u32; 4] = [307, 442, 477, 478];
 const LAUNCH_KERNEL_EX: [u32; 2] = [652, 653];
 const LAUNCH_GRAPH: [u32; 2] = [514, 515];
-const BEGIN_CAPTURE: [u32; 6] = [495, 496, 539, 540, 720, 721];
+const BEGIN_CAPTURE: [u32; 8] = [495, 496, 539, 540, 720, 721, 846, 847];
+const END_CAPTURE: [u32; 2] = [497, 498];
+/// Of these functions those that use the thread's own default stream where none is given, and that stream.
+const PER_THREAD: [u32; 3] = [442, 478, 653];
+const PER_THREAD_STREAM: usize = 2;
+const NO_ERROR: u32 = 0;
+/// Errors with which a capture is over all the same: it was broken before, or joins no other stream's work.
+const BROKEN_CAPTURE: [u32; 2] = [901, 904];
 
 /// Subscribes to launches; `groups` is the path of the file of groups.
 pub unsafe fn start(groups: *const c_char) {
@@ -39,7 +46,7 @@ pub unsafe fn start(groups: *const c_char) {
             return;
         }
         RANGES.with(Ranges::begin);
-        let watched = [&LAUNCH_KERNEL[..], &LAUNCH_KERNEL_EX, &LAUNCH_GRAPH, &BEGIN_CAPTURE];
+        let watched = [&LAUNCH_KERNEL[..], &LAUNCH_KERNEL_EX, &LAUNCH_GRAPH, &BEGIN_CAPTURE, &END_CAPTURE];
         for id in watched.into_iter().flatten() {
             // Versions before 12 do not know all of them.
             enable(1, subscriber, DRIVER_API, *id);
@@ -81,26 +88,68 @@ unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, data: *const
         }
         let call = &*data.cast::<Call>();
         let entered = call.site == 0;
-        if BEGIN_CAPTURE.contains(&id) || LAUNCH_GRAPH.contains(&id) {
-            if entered {
-                alone(|r| {
-                    r.stop();
-                    r.graphs += u32::from(LAUNCH_GRAPH.contains(&id));
-                });
-            }
-        } else if entered {
-            let (launch, stream) = launch(id, call);
-            if is_captured(stream) {
-                RANGES.with(|r| r.captured += 1);
-            } else if RANGES.with(|r| r.may_count()).unwrap_or(false) {
-                // Until it is over: a launch that is under way when another thread opens a session would be in it.
+        match (id, entered) {
+            (id, true) if LAUNCH_GRAPH.contains(&id) => {
                 LAUNCHING.take();
-                RANGES.with(|r| r.launched(call.context, launch));
+                let executable = call.parameters.cast::<usize>().read();
+                if RANGES.with(|r| r.graph_launched(call.context, executable)) != Some(true) {
+                    LAUNCHING.give();
+                }
             }
-        } else if LAUNCHING.is_mine() {
-            let failed = !call.result.is_null() && *call.result.cast::<u32>() != 0;
-            RANGES.with(|r| r.left(failed));
-            LAUNCHING.give();
+            (id, false) if LAUNCH_GRAPH.contains(&id) => {
+                if LAUNCHING.is_mine() {
+                    let failed = result(call) != NO_ERROR;
+                    RANGES.with(|r| r.graph_left(failed));
+                    LAUNCHING.give();
+                }
+            }
+            (id, true) if BEGIN_CAPTURE.contains(&id) => alone(|r| {
+                r.stop();
+                r.captures += 1;
+            }),
+            (id, false) if BEGIN_CAPTURE.contains(&id) && result(call) != NO_ERROR => end_capture(),
+            (id, false) if END_CAPTURE.contains(&id) && is_over(result(call)) => end_capture(),
+            (id, _) if is_launch(id) => launching(id, call, entered),
+            _ => {}
+        }
+    }
+}
+
+fn is_launch(id: u32) -> bool {
+    LAUNCH_KERNEL.contains(&id) || LAUNCH_KERNEL_EX.contains(&id)
+}
+
+/// Whether a capture is over after its end was asked for with this result: not if another thread asked, or another stream was named.
+fn is_over(result: u32) -> bool {
+    result == NO_ERROR || BROKEN_CAPTURE.contains(&result)
+}
+
+fn end_capture() {
+    RANGES.with(|r| r.captures = r.captures.saturating_sub(1));
+}
+
+/// The result of a call that is over.
+unsafe fn result(call: &Call) -> u32 {
+    if call.result.is_null() { NO_ERROR } else { unsafe { *call.result.cast::<u32>() } }
+}
+
+unsafe fn launching(id: u32, call: &Call, entered: bool) {
+    unsafe {
+        if !entered {
+            if LAUNCHING.is_mine() {
+                let failed = result(call) != NO_ERROR;
+                RANGES.with(|r| r.left(failed));
+                LAUNCHING.give();
+            }
+            return;
+        }
+        let (launch, stream) = launch(id, call);
+        if is_captured(stream) {
+            RANGES.with(|r| r.captured += 1);
+        } else if RANGES.with(|r| r.may_count()).unwrap_or(false) {
+            // Until it is over: a launch that is under way when another thread opens a session would be in it.
+            LAUNCHING.take();
+            RANGES.with(|r| r.launched(call.context, launch));
         }
     }
 }
@@ -131,7 +180,9 @@ unsafe fn launch(id: u32, call: &Call) -> (Launch, *mut c_void) {
         // In `cuLaunchKernel` the stream follows at the next multiple of 8 of the parameters.
         let stream = if LAUNCH_KERNEL_EX.contains(&id) { stream } else { call.parameters.add(40) };
         let launch = Launch { name: names::id(call.symbol), shape: shape.cast::<[u32; 6]>().read_unaligned() };
-        (launch, stream.cast::<*mut c_void>().read_unaligned())
+        let stream = stream.cast::<*mut c_void>().read_unaligned();
+        let is_default = stream.is_null() && PER_THREAD.contains(&id);
+        (launch, if is_default { core::ptr::without_provenance_mut(PER_THREAD_STREAM) } else { stream })
     }
 }
 

@@ -70,6 +70,8 @@ table! {
     pop "cuptiRangeProfilerPopRange" c (*mut u64);
     context_device "cuCtxGetDevice" d (*mut i32);
     context_synchronize "cuCtxSynchronize" d ();
+    push_context "cuCtxPushCurrent_v2" d (*mut c_void);
+    pop_context "cuCtxPopCurrent_v2" d (*mut *mut c_void);
     capturing "cuStreamIsCapturing" d (*mut c_void, *mut u32);
     driver_version "cuDriverGetVersion" d (*mut i32);
 }
@@ -152,6 +154,16 @@ pub unsafe fn driver_version() -> u64 {
         unsafe { ask(&mut version) };
     }
     version as u64
+}
+
+/// Runs `f` with `context` current in this thread, if the driver still allows that, and then what was current before.
+pub unsafe fn within(context: *mut c_void, f: impl FnOnce()) {
+    let is_current = functions().push_context.is_some_and(|push| unsafe { push(context) } == 0);
+    f();
+    if let (true, Some(pop)) = (is_current, functions().pop_context) {
+        let mut before = core::ptr::null_mut();
+        unsafe { pop(&mut before) };
+    }
 }
 
 /// CUPTI's clock in nanoseconds, or 0.

@@ -87,6 +87,11 @@ impl Groups {
         }
     }
 
+    /// Whether group `g` is counted for graphs: not if it depends on another one.
+    pub fn is_for_graphs(&self, g: usize) -> bool {
+        self.list[g].wanted > 0 && self.list[g].condition.is_null()
+    }
+
     /// A bit for each group whose condition is a metric of group `g` that is not 0.
     pub unsafe fn met(&self, g: usize, values: &[f64; METRICS]) -> u8 {
         let text = |name: *const c_char| unsafe { system::text(name) };

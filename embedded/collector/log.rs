@@ -17,9 +17,11 @@
 //! | 9 failed | u32 step, result |
 //! | 10 passes | u32 group, passes |
 //! | 11 range | u32 group, name, grid ×3, block ×3, 0; then f64 values in the order of the metrics |
-//! | 12 uncounted | u32: launches during a capture, launches in other contexts, graph launches, ranges dropped, launches after the last counted one |
+//! | 12 uncounted | u32: launches during a capture, launches in other contexts, launches of graphs of which none was counted, ranges dropped, launches after the last counted one |
 //! | 13 chip | text |
 //! | 14 metric | u32 group, then text: the next metric of that group |
+//! | 15 graph range | u32 group, number of the graph; then f64 values of one launch, in the order of the metrics |
+//! | 16 graph | u32 number, launches |
 
 use core::ffi::c_char;
 
@@ -52,6 +54,8 @@ pub enum Kind {
     Uncounted = 12,
     Chip = 13,
     Group = 14,
+    GraphRange = 15,
+    Graph = 16,
 }
 
 /// What failed; the numbers are in the log.

@@ -1,6 +1,6 @@
 //! CUPTI's range profiler: the images of each group, and a session that counts one group.
 //!
-//! A session has an automatic range for each launch. All metrics of a group are added in one call (one at a time they all show the first
+//! A session has an automatic range for each launch, or one range of its own around the launch of a graph. All metrics of a group are added in one call (one at a time they all show the first
 //! one's value).
 
 use core::ffi::{c_char, c_int, c_void};
@@ -17,9 +17,19 @@ pub const BATCH: usize = 64;
 /// Values of CUPTI's enumerations.
 const RANGE_PROFILER: u64 = 0;
 const AUTO_RANGE: u64 = 1;
+const USER_RANGE: u64 = 2;
 const KERNEL_REPLAY: u64 = 2;
+const USER_REPLAY: u64 = 3;
 /// From here on counting works, with fewer metrics above it.
 const SUPPORTED: u32 = 3;
+
+/// What the ranges of a session are.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Of {
+    Launches,
+    /// From [`Profiler::push`] to [`Profiler::pop`]; nothing runs again.
+    Graph,
+}
 
 /// What the profiler needs of a group.
 #[derive(Clone, Copy)]
@@ -50,7 +60,9 @@ pub struct Profiler {
     pub context: *mut c_void,
     handle: u64,
     /// The group that it has counted, or none yet.
-    pub configured: Option<usize>,
+    configured: Option<usize>,
+    /// Whether for graphs. (Not beside the group in one `Option`: nothing of the static may be other than zero.)
+    of_graphs: bool,
     images: [Images; GROUPS],
 }
 
@@ -65,7 +77,12 @@ pub enum Begun {
 
 impl Profiler {
     pub const NONE: Profiler =
-        Profiler { context: core::ptr::null_mut(), handle: 0, configured: None, images: [NO_IMAGES; GROUPS] };
+        Profiler { context: core::ptr::null_mut(), handle: 0, configured: None, of_graphs: false, images: [NO_IMAGES; GROUPS] };
+
+    /// The group that it has counted for launches.
+    pub fn counts(&self) -> Option<usize> {
+        self.configured.filter(|_| !self.of_graphs)
+    }
 
     /// Whether a launch runs once in a session of group `g`.
     pub fn runs_once(&self, g: usize) -> bool {
@@ -180,11 +197,11 @@ impl Profiler {
     }
 
     /// Begins a session that counts `group`, which has number `g`.
-    pub unsafe fn begin(&mut self, group: &Group, g: usize) -> Begun {
+    pub unsafe fn begin(&mut self, group: &Group, g: usize, of: Of) -> Begun {
         unsafe {
             let (f, number) = (functions(), g as u32);
-            // A profiler that has counted one group gives no values of another.
-            if self.configured.is_some_and(|other| other != g) {
+            // A profiler that has counted one group gives no values of another; of the kinds of ranges that is not known.
+            if self.configured.is_some_and(|other| other != g || self.of_graphs != (of == Of::Graph)) {
                 let mut enable = [32, 0, self.context as u64, 0];
                 let renewed = ok(Step::Context, number, f.range_disable, &mut [24, 0, self.handle])
                     && ok(Step::Context, number, f.range_enable, &mut enable);
@@ -193,14 +210,17 @@ impl Profiler {
                 }
                 self.handle = enable[3];
             }
-            self.configured = Some(g);
+            (self.configured, self.of_graphs) = (Some(g), of == Of::Graph);
             let images = &self.images[g];
             let (config, data) = (images.config as u64, images.data as u64);
             let (config_size, data_size) = (images.config_size as u64, images.data_size as u64);
             let mut image = [40, 0, self.handle, data_size, data];
             // Size 90: the last field has 16 bits. One level of nesting, which begins at 1.
             let levels = 1 | 1 << 16;
-            let replay = AUTO_RANGE | KERNEL_REPLAY << 32;
+            let replay = match of {
+                Of::Launches => AUTO_RANGE | KERNEL_REPLAY << 32,
+                Of::Graph => USER_RANGE | USER_REPLAY << 32,
+            };
             let mut settings = [90, 0, self.handle, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0];
             // What an earlier session left in the image would show where this one counts nothing.
             core::ptr::write_bytes(images.data, 0, images.data_size);
@@ -213,6 +233,16 @@ impl Profiler {
                 && ok(Step::Start, number, f.range_start, &mut [24, 0, self.handle]);
             if started { Begun::Started } else { Begun::Refused }
         }
+    }
+
+    /// Begins the range of a graph; false if that failed.
+    pub unsafe fn push(&mut self, g: usize) -> bool {
+        unsafe { ok(Step::Start, g as u32, functions().push, &mut [32, 0, self.handle, c"graph".as_ptr() as u64]) }
+    }
+
+    /// Ends it.
+    pub unsafe fn pop(&mut self, g: usize) -> bool {
+        unsafe { ok(Step::Stop, g as u32, functions().pop, &mut [24, 0, self.handle]) }
     }
 
     /// Ends the session of group `g`; false if that failed.

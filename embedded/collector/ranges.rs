@@ -3,15 +3,18 @@
 //! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
 //! [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A group
 //! can have a condition: it is counted for kernels in which that metric of another group was not 0. Ranges come in the order of launches,
-//! and a launch that failed has none. Launches in a second context are not counted; the numbers of launches that are not counted go to the
+//! and a launch that failed has none. A launch of a graph is one range of its own, for the groups that need no second run of it.
+//! Launches in a second context are not counted; the numbers of launches that are not counted go to the
 //! log.
 
 use core::ffi::c_void;
 
+use crate::cupti::{self, functions};
+use crate::graphs::Graphs;
 use crate::groups::Groups;
 use crate::launches::{Counted, GROUPS, Launch};
 use crate::log::{self, Kind, Step};
-use crate::profiler::{BATCH, Begun, Profiler};
+use crate::profiler::{BATCH, Begun, Of, Profiler};
 use crate::system::Locked;
 
 /// Most launches that a process counts.
@@ -45,9 +48,16 @@ pub struct Ranges {
     in_batch: usize,
     counted: Counted,
     total: u32,
+    /// Captures of streams that are under way, of any thread.
+    pub captures: u32,
+    /// Launches meanwhile.
     pub captured: u32,
     elsewhere: u32,
-    pub graphs: u32,
+    graphs: Graphs,
+    /// The graph whose launch is being counted, and the group.
+    graph: Option<(usize, usize)>,
+    /// Launches of graphs that are not among those.
+    other_graphs: u32,
     lost: u32,
     /// Launches after the last that was counted.
     over: u32,
@@ -64,9 +74,12 @@ pub static RANGES: Locked<Ranges> = Locked::new(Ranges {
     in_batch: 0,
     counted: Counted::EMPTY,
     total: 0,
+    captures: 0,
     captured: 0,
     elsewhere: 0,
-    graphs: 0,
+    graphs: Graphs::NONE,
+    graph: None,
+    other_graphs: 0,
     lost: 0,
     over: 0,
 });
@@ -84,7 +97,12 @@ impl Ranges {
                 self.stop();
             }
             if self.state != State::Off {
-                let numbers = [self.captured, self.elsewhere, self.graphs, self.lost, self.over];
+                let mut uncounted = self.other_graphs;
+                for (number, graph) in self.graphs.all().iter().enumerate() {
+                    log::record(Kind::Graph, &[], &[number as u32, graph.launches], &[]);
+                    uncounted += if graph.has_counts { 0 } else { graph.launches };
+                }
+                let numbers = [self.captured, self.elsewhere, uncounted, self.lost, self.over];
                 log::record(Kind::Uncounted, &[], &numbers, &[]);
             }
         }
@@ -94,24 +112,81 @@ impl Ranges {
     /// `context` is about to be destroyed.
     pub unsafe fn lose(&mut self, context: *mut c_void) {
         if self.profiler.context == context && self.state == State::Ready {
-            unsafe { self.stop() };
+            // It is still there, but no longer to be made current.
+            unsafe { self.finish() };
             self.profiler.context = core::ptr::null_mut();
             self.state = State::Gone;
+        }
+    }
+
+    /// Whether launches in `context` can be counted; the first one sets the profiler up.
+    unsafe fn is_ready(&mut self, context: *mut c_void) -> bool {
+        if self.state == State::New {
+            let is_set_up = unsafe { self.profiler.set_up(context, &mut self.groups) };
+            self.state = if is_set_up { State::Ready } else { State::Off };
+        }
+        let is_elsewhere = self.state == State::Gone || self.state == State::Ready && context != self.profiler.context;
+        self.elsewhere += u32::from(is_elsewhere);
+        self.state == State::Ready && !is_elsewhere
+    }
+
+    /// A graph is about to be launched in `context`; whether that is counted, so that [`Ranges::graph_left`] must follow.
+    pub unsafe fn graph_launched(&mut self, context: *mut c_void, executable: usize) -> bool {
+        unsafe {
+            self.stop();
+            let place = self.graphs.of(executable).filter(|_| self.captures == 0 && self.total < MOST);
+            let Some(place) = place.filter(|_| self.is_ready(context)) else {
+                self.other_graphs += 1;
+                return false;
+            };
+            let graph = self.graphs.at(place);
+            graph.launches += 1;
+            let (tried, groups, profiler) = (graph.tried, &self.groups, &self.profiler);
+            // What needs several runs of a launch is not counted: a graph cannot be run again.
+            let fits = |g: &usize| groups.is_for_graphs(*g) && profiler.runs_once(*g) && tried & 1 << g == 0;
+            let Some(g) = (0..GROUPS).find(fits) else { return false };
+            // Whatever comes of it, it is not tried again.
+            self.graphs.at(place).tried |= 1 << g;
+            let began = self.profiler.begin(&self.groups.list[g], g, Of::Graph);
+            if matches!(began, Begun::Broken) {
+                self.state = State::Off;
+            }
+            let has_begun = matches!(began, Begun::Started);
+            let is_open = has_begun && self.profiler.push(g);
+            if has_begun && !is_open {
+                self.profiler.stop(g);
+            }
+            self.graph = is_open.then_some((place, g));
+            is_open
+        }
+    }
+
+    /// The launch of that graph was made, or failed.
+    pub unsafe fn graph_left(&mut self, failed: bool) {
+        unsafe {
+            let Some((place, g)) = self.graph.take() else { return };
+            let is_done = functions().context_synchronize.is_some_and(|wait| wait() == 0);
+            let is_counted = self.profiler.pop(g) & self.profiler.stop(g) && is_done && !failed;
+            if !is_counted || self.profiler.decode(g) != Some(0) || self.profiler.ranges(g) != Some(1) {
+                return;
+            }
+            let group = &self.groups.list[g];
+            let Some(values) = self.profiler.values(group, g, 0) else { return };
+            let bytes = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), group.metrics * 8);
+            log::record(Kind::GraphRange, &[], &[g as u32, place as u32], bytes);
+            log::flush();
+            self.graphs.at(place).has_counts = true;
         }
     }
 
     /// A launch begins in `context`.
     pub unsafe fn launched(&mut self, context: *mut c_void, launch: Launch) {
         unsafe {
-            if self.state == State::New {
-                let is_set_up = self.profiler.set_up(context, &mut self.groups);
-                self.state = if is_set_up { State::Ready } else { State::Off };
-            }
-            if self.state == State::Gone || self.state == State::Ready && context != self.profiler.context {
-                self.elsewhere += 1;
+            if self.captures > 0 {
+                self.captured += 1;
                 return;
             }
-            if self.state != State::Ready {
+            if !self.is_ready(context) {
                 return;
             }
             let enough = self.total >= MOST;
@@ -119,8 +194,8 @@ impl Ranges {
             let Some(known) = self.counted.of(&launch) else { return };
             let lacks = |g: &usize| !enough && groups[*g].is_lacked_by(known, *g);
             // Another group's turn comes when no launch has lacked this one's for a while: it takes a new profiler.
-            let wanted = profiler.configured.filter(lacks).or_else(|| {
-                let may_change = profiler.configured.is_none() || self.idle >= IDLE;
+            let wanted = profiler.counts().filter(lacks).or_else(|| {
+                let may_change = profiler.counts().is_none() || self.idle >= IDLE;
                 (0..GROUPS).find(|g| may_change && lacks(g))
             });
             self.idle = if wanted.is_some() { 0 } else { self.idle + 1 };
@@ -172,7 +247,7 @@ impl Ranges {
 
     /// Begins a session of group `g`.
     unsafe fn open(&mut self, g: usize) {
-        match unsafe { self.profiler.begin(&self.groups.list[g], g) } {
+        match unsafe { self.profiler.begin(&self.groups.list[g], g, Of::Launches) } {
             Begun::Started => self.session = Some(g),
             Begun::Refused => self.groups.list[g].wanted = 0,
             Begun::Broken => {
@@ -183,8 +258,15 @@ impl Ranges {
         self.in_batch = 0;
     }
 
-    /// Ends the session under way and writes its values down.
+    /// Ends the session under way and writes its values down, in the context to which it belongs: the thread may have another, or none.
     pub unsafe fn stop(&mut self) {
+        if self.session.is_some() {
+            unsafe { cupti::within(self.profiler.context, || self.finish()) };
+        }
+    }
+
+    /// The same in whatever context is current.
+    unsafe fn finish(&mut self) {
         unsafe {
             let Some(g) = self.session.take() else { return };
             let n = core::mem::take(&mut self.in_batch);

@@ -72,6 +72,9 @@ pub enum Command {
     /// Runs the known kernels of `demo --gpu`
     #[command(name = "__gpu_demo", hide = true)]
     GpuDemoKernels,
+    /// Runs the kernel with which CUPTI's counts are checked
+    #[command(name = "__gpu_check", hide = true)]
+    GpuCheckKernel,
     /// The program that `rprof demo` profiles
     #[command(name = "__demo", hide = true)]
     DemoKernels(demo::KernelArgs),

@@ -9,18 +9,18 @@ use super::groups;
 use super::log::Log;
 use super::log::record::{Launched, Record};
 use super::refusals;
-use crate::profile::device::{Counts, Devices, Kernel, Shape, TensorWork, Uncounted};
+use crate::profile::device::{Counts, Devices, Graph, Kernel, Shape, TensorWork, Uncounted};
 use crate::profile::run::Warning;
 
 /// The collector's result where ranges are missing; their number is added (`embedded/collector/ranges.rs`).
 const FEWER_RANGES: u32 = 0x1000;
 
-/// Compilers make constants with an FMA of half precision, which counts as one. Half-precision FLOPs below this share of the others are
-/// taken for such moves: their number is not known.
-const MOVES: f64 = 0.05;
+/// Compilers make constants, of integers too, with an FMA of half precision, which counts as one. Nothing else of half precision in a
+/// kernel, and fewer such FMAs than this share of its instructions: they may all be such moves, and the number of FLOPs is not known.
+const MOVES: f64 = 0.1;
 
 /// Sums of the values of one metric and how many launches they are of.
-type Means = HashMap<String, (f64, u64)>;
+pub(super) type Means = HashMap<String, (f64, u64)>;
 
 /// Counts by kernel and shape.
 type Ranges = HashMap<(String, Launched), Means>;
@@ -55,6 +55,11 @@ pub fn add(logs: &[Log], devices: &mut Devices) {
 pub fn means_by_kernel(logs: &[Log]) -> Vec<HashMap<String, f64>> {
     let means = |means: Means| means.into_iter().map(|(metric, (sum, n))| (metric, sum / n as f64)).collect();
     ranges(logs).into_values().map(means).collect()
+}
+
+/// The counts of a kernel by its symbol, of one of its shapes.
+pub(super) fn means_of(logs: &[Log], symbol: &str) -> Option<Means> {
+    ranges(logs).into_iter().find(|((name, _), _)| name == symbol).map(|(_, means)| means)
 }
 
 fn ranges(logs: &[Log]) -> Ranges {
@@ -94,7 +99,7 @@ fn is_defective(ranges: &Ranges) -> bool {
     with_flops.peek().is_some() && with_flops.all(|nine| nine.iter().all(|n| *n == nine[0]))
 }
 
-fn mean(means: &Means, metric: &str) -> Option<f64> {
+pub(super) fn mean(means: &Means, metric: &str) -> Option<f64> {
     means.get(metric).map(|(sum, n)| sum / *n as f64)
 }
 
@@ -113,6 +118,45 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
     let sum = |metric: &str| -> Option<f64> {
         counted.iter().map(|(shape, means)| Some(mean(means, metric)? * shape.launches as f64)).sum()
     };
+    Some(Counts {
+        launches: counted.iter().map(|(shape, _)| shape.launches).sum(),
+        counted: counted.iter().filter_map(|(_, means)| means.values().map(|(_, n)| *n).max()).sum(),
+        seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
+        ..work(&sum)
+    })
+}
+
+/// Work of the graphs in the logs of one counted run.
+pub fn graphs(logs: &[Log]) -> Vec<Graph> {
+    let mut graphs = Vec::new();
+    for log in logs {
+        let mut metrics: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+        let mut values: BTreeMap<u32, HashMap<&str, f64>> = BTreeMap::new();
+        for record in &log.records {
+            match record {
+                Record::Metric { group, name } => metrics.entry(*group).or_default().push(name),
+                Record::GraphRange { group, graph, values: counts } => {
+                    let named = metrics.get(group).into_iter().flatten().zip(counts);
+                    let finite = named.filter(|(_, value)| value.is_finite()).map(|(metric, value)| (*metric, *value));
+                    values.entry(*graph).or_default().extend(finite);
+                }
+                _ => {}
+            }
+        }
+        for record in &log.records {
+            let Record::Graph { graph, launches } = record else { continue };
+            let Some(values) = values.get(graph) else { continue };
+            let sum = |metric: &str| values.get(metric).map(|value| value * f64::from(*launches));
+            let launches = u64::from(*launches);
+            let counts = Counts { launches, counted: 1, ..work(&sum) };
+            graphs.push(Graph { number: graphs.len() as u32 + 1, launches, counts });
+        }
+    }
+    graphs
+}
+
+/// The work of all launches, by the sums of their metrics.
+fn work(sum: &dyn Fn(&str) -> Option<f64>) -> Counts {
     let flops = |range: std::ops::Range<usize>| -> Option<f64> {
         groups::FLOATING_POINT[range].iter().map(|(name, factor)| Some(sum(name)? * factor)).sum()
     };
@@ -129,16 +173,15 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         groups::FLOATING_POINT[range].iter().map(|(name, _)| sum(name)).sum()
     };
     let (fp64, fp32, fp16) = (flops(0..3), flops(3..6), flops(6..9));
-    let others = fp64.unwrap_or(0.0) + fp32.unwrap_or(0.0);
-    Some(Counts {
-        launches: counted.iter().map(|(shape, _)| shape.launches).sum(),
-        counted: counted.iter().filter_map(|(_, means)| means.values().map(|(_, n)| *n).max()).sum(),
-        seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
+    let (apart, fmas) = (instructions(6..8), instructions(8..9));
+    let all = sum(groups::THREAD_INSTRUCTIONS).or(instructions(0..9)).unwrap_or(0.0);
+    let may_be_moves = apart == Some(0.0) && fmas.is_some_and(|n| n > 0.0 && n < MOVES * all);
+    Counts {
         fp64,
         fp32,
         fp64_instructions: instructions(0..3),
         fp32_instructions: instructions(3..6),
-        fp16: fp16.filter(|flops| *flops == 0.0 || *flops > MOVES * others),
+        fp16: fp16.filter(|_| !may_be_moves),
         tensor,
         dram_read: sum(groups::DRAM_READ),
         dram_write: sum(groups::DRAM_WRITE),
@@ -150,29 +193,34 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         global_sectors: sum(groups::GLOBAL_SECTORS),
         global_instructions: sum(groups::GLOBAL_INSTRUCTIONS),
         thread_instructions: sum(groups::THREAD_INSTRUCTIONS),
-    })
+        ..Counts::default()
+    }
 }
 
 /// Why nothing was counted.
 fn reason(logs: &[Log]) -> Uncounted {
+    refused(logs, |_, _| true).unwrap_or_else(|| Uncounted {
+        reason: "the counted run launched no kernel that could be counted".into(),
+        fix: "see that the program does the same in every run".into(),
+    })
+}
+
+/// The first step of counting that was refused, of those that `matters` takes by step and result.
+pub(super) fn refused(logs: &[Log], matters: impl Fn(u32, u32) -> bool) -> Option<Uncounted> {
     let failed = logs.iter().flat_map(|log| &log.records).find_map(|record| match record {
-        Record::Failed { step, result, .. } => Some((*step, *result)),
+        Record::Failed { step, result, .. } if matters(*step, *result) => Some((*step, *result)),
         _ => None,
     });
-    match failed {
-        Some((_, result)) if (FEWER_RANGES..0xffff).contains(&result) => Uncounted {
+    failed.map(|(step, result)| match result {
+        FEWER_RANGES..0xffff => Uncounted {
             reason: "CUPTI gave fewer ranges than there were launches".into(),
             fix: "profile again; if it stays so, name another libcupti in RPROF_CUPTI".into(),
         },
-        Some((step, result)) => Uncounted {
-            reason: format!("CUPTI refused to count: {}", refusals::result_name(result)),
+        _ => Uncounted {
+            reason: format!("CUPTI refused to count: {}", refusals::reason(step, result)),
             fix: refusals::fix(step, result),
         },
-        None => Uncounted {
-            reason: "the counted run launched no kernel that could be counted".into(),
-            fix: "see that the program does the same in every run".into(),
-        },
-    }
+    })
 }
 
 fn left_out(logs: &[Log]) -> Vec<Warning> {
@@ -182,41 +230,37 @@ fn left_out(logs: &[Log]) -> Vec<Warning> {
         }
         sums
     });
-    let [captured, elsewhere, graphs, lost, over] = sums;
-    let many = |n: u64, one: &str, several: &str| format!("{n} {}", if n == 1 { one } else { several });
-    let warning = |n: u64, code: &str, what: String, effect: &str, hint: &str| {
+    // Several runs count: numbers would be those of all of them.
+    let [_captured, elsewhere, graphs, lost, over] = sums;
+    let warning = |n: u64, code: &str, what: &str, effect: &str, hint: &str| {
         (n > 0).then(|| Warning::new(code, what, effect, hint))
     };
     [
         warning(
             graphs,
             "gpu-graphs-uncounted",
-            format!(
-                "{} not counted, nor {} for them",
-                many(graphs, "launch of a CUDA graph was", "launches of CUDA graphs were"),
-                many(captured, "launch that was captured", "launches that were captured")
-            ),
-            "kernels that run only in graphs have times but no FLOPs and bytes",
+            "launches of some CUDA graphs were not counted, not even as a whole",
+            "kernels that run only in them have times but no FLOPs and bytes",
             "run the program once without graphs to count them",
         ),
         warning(
             elsewhere,
             "gpu-contexts-uncounted",
-            format!("{} in a second context not counted", many(elsewhere, "launch was", "launches were")),
+            "launches in a second context (on another GPU, for instance) were not counted",
             "their kernels may have no FLOPs and bytes",
             "profile with one GPU visible (CUDA_VISIBLE_DEVICES)",
         ),
         warning(
             lost,
             "gpu-ranges-lost",
-            format!("CUPTI lost the counts of {}", many(lost, "launch", "launches")),
+            "CUPTI lost the counts of some launches",
             "their kernels may have no FLOPs and bytes",
             "profile the program again",
         ),
         warning(
             over,
             "gpu-launches-beyond-counting",
-            format!("{} beyond the 2,048 that a process counts", many(over, "launch was", "launches were")),
+            "launches beyond the 2,048 that a process counts were not counted",
             "kernels that came first after them have no FLOPs and bytes",
             "run a shorter part of the program to count these",
         ),

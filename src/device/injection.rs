@@ -133,3 +133,14 @@ impl Drop for Injection {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_collector_asks_for_no_version_of_the_c_library() {
+        let asks = |name: &[u8]| COLLECTOR.windows(name.len()).any(|bytes| bytes == name);
+        assert!(asks(b"libc.so.6") && asks(b"InitializeInjection") && !asks(b"GLIBC_"));
+    }
+}

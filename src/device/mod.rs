@@ -6,6 +6,7 @@
 //!   log/ (bytes to records) ─▶ trace.rs (kernels, copies) ─┐                             │
 //!                              timeline.rs (busy, idle)   ─┼─▶ Devices  ◀────────────────┘
 //!                              counted.rs (work)          ─┘
+//!                              proof.rs (of a known kernel: may counts be trusted?)
 //! ```
 
 pub mod counted;
@@ -13,6 +14,7 @@ pub mod cupti;
 pub mod groups;
 pub mod injection;
 pub mod log;
+pub mod proof;
 pub mod refusals;
 pub mod timeline;
 pub mod trace;

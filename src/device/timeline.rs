@@ -1,10 +1,18 @@
 //! When a GPU worked: busy and idle time out of the spans of its records.
 
 use super::log::record::Span;
-use crate::profile::device::Idle;
+use crate::profile::device::{Idle, Stretch};
 
 /// A gap below this many nanoseconds is the time between two launches that the host makes one after the other.
 const LAUNCH_GAP_NS: u64 = 20_000;
+
+/// Work of less than this many nanoseconds may wait for its launch.
+const SHORT_NS: u64 = LAUNCH_GAP_NS;
+/// Least number of such pieces of work in a stretch, and least time of the gaps in relation to them.
+const LEAST_LAUNCHES: usize = 50;
+const LEAST_GAPS: f64 = 0.5;
+/// Stretches that are kept.
+const STRETCHES: usize = 5;
 
 /// Spans that grow from their records; overlapping ones are one.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +74,25 @@ pub fn idle(busy: &[Span], waits: &[Span], loading: &[Span]) -> Idle {
     }
 }
 
+/// The longest launch-bound stretches of a union, in the order of time.
+pub fn stretches(busy: &[Span]) -> Vec<Stretch> {
+    let Some(first) = busy.first() else { return Vec::new() };
+    let is_short = |span: &Span| span.end - span.start < SHORT_NS;
+    let runs = busy.chunk_by(|a, b| is_short(a) && is_short(b) && b.start - a.end < LAUNCH_GAP_NS);
+    let stretch = |run: &[Span]| {
+        let whole = Span { start: run.first()?.start, end: run.last()?.end };
+        let (span_s, busy_s) = (whole.seconds(), seconds(run));
+        let is_bound = run.len() >= LEAST_LAUNCHES && span_s - busy_s >= LEAST_GAPS * busy_s;
+        let start_s = (whole.start - first.start) as f64 * 1e-9;
+        is_bound.then_some(Stretch { start_s, span_s, idle_s: span_s - busy_s, launches: run.len() as u64 })
+    };
+    let mut found: Vec<Stretch> = runs.filter_map(stretch).collect();
+    found.sort_by(|a, b| b.span_s.total_cmp(&a.span_s));
+    found.truncate(STRETCHES);
+    found.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+    found
+}
+
 /// Seconds that two unions have in common.
 fn overlap(a: &[Span], b: &[Span]) -> f64 {
     let (mut i, mut j, mut ns) = (0, 0, 0);
@@ -105,5 +132,33 @@ mod tests {
         close(idle.host_s, 155e-6);
         close(idle.loading_s, 10e-6);
         close(idle.total_s(), 205e-6);
+    }
+
+    #[test]
+    fn a_stretch_is_short_work_with_gaps_that_matter() {
+        let us = 1000;
+        // From `start` on: 60 pieces of `busy` µs, each `gap` µs after the one before.
+        let pieces = |start: u64, busy: u64, gap: u64| {
+            (0..60).map(move |n| ((start + n * (busy + gap)) * us, (start + n * (busy + gap) + busy) * us))
+        };
+        let list = |pieces: &[(u64, u64)]| stretches(&spans(pieces));
+        let mut all: Vec<(u64, u64)> = vec![(us, 500 * us)];
+        all.extend(pieces(505, 1, 3));
+        all.push((1_000 * us, 2_000 * us));
+        all.extend(pieces(3_000, 10, 1));
+        let found = list(&all);
+        assert_eq!(found.len(), 1, "long work, and short work without gaps, is none: {found:?}");
+        let stretch = &found[0];
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} is not {b}");
+        close(stretch.start_s, 504e-6);
+        close(stretch.span_s, 237e-6);
+        close(stretch.idle_s, 177e-6);
+        assert_eq!(stretch.launches, 60);
+        assert_eq!(list(&pieces(1, 1, 30).collect::<Vec<_>>()), [], "gaps in which the host did something else");
+        let many: Vec<_> = (0..8).flat_map(|n| pieces(1 + n * 10_000, 1, 3 + n)).collect();
+        let longest = list(&many);
+        assert_eq!(longest.len(), STRETCHES);
+        assert!(longest.windows(2).all(|pair| pair[0].start_s < pair[1].start_s) && longest[0].start_s > 0.02);
+        assert_eq!(stretches(&[]), []);
     }
 }

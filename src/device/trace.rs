@@ -22,8 +22,10 @@ pub fn devices(logs: &[Log], demangled: &dyn Fn(&str) -> String) -> Option<Devic
     }
     let mut sums = Sums::default();
     logs.iter().for_each(|log| sums.add_log(log));
+    let untimed = sums.untimed;
     let mut devices = sums.finish(demangled);
     devices.warnings = refusals::warnings(logs, devices.kernels.iter().map(|kernel| kernel.launches).sum());
+    devices.warnings.extend(refusals::without_times(untimed));
     Some(devices)
 }
 
@@ -35,6 +37,8 @@ struct Sums {
     waits: BTreeMap<u32, Wait>,
     waited: Spans,
     loading: Spans,
+    /// Launches whose start or end was not taken.
+    untimed: u64,
 }
 
 #[derive(Default)]
@@ -83,6 +87,10 @@ impl Sums {
 
     fn add_kernel(&mut self, record: &Record, name: &str) {
         let Record::Kernel { span, node, device, launched, registers, shared, local, .. } = record else { return };
+        if !span.is_known() {
+            self.untimed += 1;
+            return;
+        }
         self.devices.entry(*device).or_default().kernels.add(*span);
         let seconds = span.seconds();
         let sum = self.kernels.entry((*device, name.to_owned())).or_default();
@@ -116,7 +124,8 @@ impl Sums {
             };
             let kernels_s = timeline::seconds(&kernels);
             let copies_s = timeline::seconds(&all) - kernels_s;
-            Device { index, span_s, kernels_s, copies_s, idle: timeline::idle(&all, &waited, &loading) }
+            let (idle, stretches) = (timeline::idle(&all, &waited, &loading), timeline::stretches(&all));
+            Device { index, span_s, kernels_s, copies_s, idle, stretches }
         };
         let kernel = |((device, symbol), sum): ((u32, String), KernelSum)| {
             let mut shapes: Vec<Shape> = sum.shapes.into_iter().map(|(key, shape)| shaped(key, shape)).collect();

@@ -17,6 +17,9 @@ pub struct Devices {
     pub devices: Vec<Device>,
     /// Kernels by descending time.
     pub kernels: Vec<Kernel>,
+    /// CUDA graphs of which a launch was counted as a whole, in the order of their first launches; at most 4 a process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<Graph>,
     /// Copies and fills by descending time, one entry for each direction and pair of kinds of memory.
     pub copies: Vec<Copies>,
     /// Waiting of the host.
@@ -28,6 +31,18 @@ pub struct Devices {
     /// The model's findings on the whole program, by descending seconds; empty until the model ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
+}
+
+/// Work of a CUDA graph: that of one launch, times its launches. Its tensor operations are not counted, since that takes several runs of a
+/// launch.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Graph {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Launches in the counted run.
+    pub launches: u64,
+    /// The work of all of them; `seconds` is 0.
+    pub counts: Counts,
 }
 
 /// One GPU in a run. All times are seconds.
@@ -43,6 +58,23 @@ pub struct Device {
     pub copies_s: f64,
     /// Nothing ran.
     pub idle: Idle,
+    /// The longest launch-bound stretches, in the order of time; at most 5.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stretches: Vec<Stretch>,
+}
+
+/// Time in which short work came one after the other and the GPU waited for launches in between: records of less than 20 µs, gaps of
+/// less than 20 µs that are at least half as long as these together, 50 records at least.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Seconds from the start of the GPU's first record.
+    pub start_s: f64,
+    /// Its length in seconds.
+    pub span_s: f64,
+    /// Seconds in which nothing ran.
+    pub idle_s: f64,
+    /// Launches, copies and fills; those that overlap count once.
+    pub launches: u64,
 }
 
 /// Time within the span in which nothing ran on the GPU, by the host's activity meanwhile. Seconds.
@@ -164,6 +196,16 @@ impl Counts {
         let known = scalar.iter().any(Option::is_some) || !self.tensor.is_empty();
         let tensor = self.tensor.iter().filter(|work| work.operand != "int8").map(|work| work.operations);
         known.then(|| scalar.into_iter().flatten().chain(tensor).sum())
+    }
+
+    /// Operations of the tensor cores on integers.
+    pub fn integer(&self) -> f64 {
+        self.tensor.iter().filter(|work| work.operand == "int8").map(|work| work.operations).sum()
+    }
+
+    /// Whether these are most of the work: its FLOPs then say little of it.
+    pub fn is_integer(&self) -> bool {
+        self.integer() > self.flops().unwrap_or(0.0)
     }
 
     /// Bytes read from DRAM and written to it; `None` unless both were counted.

@@ -12,7 +12,7 @@ mod label;
 pub use html::section as html;
 
 use crate::profile::Profile;
-use crate::profile::device::{Analysis, Device, Devices, Kernel, Shape};
+use crate::profile::device::{Analysis, Counts, Device, Devices, Graph, Kernel, Shape};
 use label::label;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
@@ -38,7 +38,7 @@ pub fn text(profile: &Profile, view: &View, width: usize) -> String {
         out += &wrap::hanging(&line, width, 2);
     }
     // A name has a quarter of the line.
-    let tables = [kernels(devices, view, (width / 4).clamp(18, 60)), copies(devices), waits(devices)];
+    let tables = [kernels(devices, view, (width / 4).clamp(18, 60)), graphs(devices), copies(devices), waits(devices)];
     out.extend(tables.iter().flatten().map(|rows| regions::text(rows, width)));
     for kernel in explained(devices, view) {
         out += &format!("\n{}\n", label(devices, kernel, width));
@@ -61,7 +61,7 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     let Some(devices) = &profile.devices else { return String::new() };
     let list = |lines: Vec<String>| lines.iter().map(|line| format!("- {}\n", escape(line))).collect::<String>();
     let mut out = format!("\n#### GPU\n\n{}", list(lines(profile, devices)));
-    for rows in [kernels(devices, view, 60), copies(devices), waits(devices)].iter().flatten() {
+    for rows in [kernels(devices, view, 60), graphs(devices), copies(devices), waits(devices)].iter().flatten() {
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         out += &format!("\n{}:\n\n", rows.title);
         out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
@@ -217,13 +217,12 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
     row
 }
 
-/// FLOPs per second; operations where the tensor cores worked on integers alone.
+/// FLOPs per second; operations where most of the work is that of the tensor cores on integers.
 fn rate(k: &Kernel) -> Option<String> {
     let flops = k.analysis.as_ref()?.flops_per_s?;
     let counts = k.counts.as_ref()?;
-    let integer: f64 = counts.tensor.iter().filter(|work| work.operand == "int8").map(|work| work.operations).sum();
-    match flops == 0.0 && integer > 0.0 && counts.seconds > 0.0 {
-        true => Some(si(integer / counts.seconds, "op")),
+    match counts.is_integer() && counts.seconds > 0.0 {
+        true => Some(si(counts.integer() / counts.seconds, "op")),
         false => Some(si(flops, "")),
     }
 }
@@ -299,7 +298,8 @@ fn findings(devices: &Devices) -> Vec<String> {
 fn doubts(devices: &Devices) -> Vec<String> {
     let some = devices.kernels.iter().filter(|k| k.counts.is_none()).count();
     let uncounted = devices.uncounted.as_ref().filter(|_| some > 0).map(|why| {
-        format!("{NOT_MEASURED}: FLOPs and bytes of {some} kernels ({}). {}", why.reason, summary::sentence(&why.fix))
+        let kernels = if some == 1 { "1 kernel".into() } else { format!("{some} kernels") };
+        format!("{NOT_MEASURED}: FLOPs and bytes of {kernels} ({}). {}", why.reason, summary::sentence(&why.fix))
     });
     let told = devices.warnings.iter().map(|w| format!("! {}", summary::doubt(w)));
     uncounted.into_iter().chain(told).map(|text| name::printable(&text)).collect()
@@ -325,6 +325,30 @@ fn copies(devices: &Devices) -> Option<Rows> {
         rows: devices.copies.iter().take(ROWS).map(row).collect(),
         words: vec![1, 2],
         notes: Vec::new(),
+    })
+}
+
+/// Graphs that were counted as a whole. Their tensor operations are not among the FLOPs.
+fn graphs(devices: &Devices) -> Option<Rows> {
+    let cell = |value: Option<f64>, unit: &str| value.map_or("–".into(), |value| si(value, unit));
+    let row = |graph: &Graph| {
+        let Graph { number, launches, counts } = graph;
+        let scalar = Counts { tensor: Vec::new(), ..counts.clone() };
+        vec![
+            format!("graph {number}"),
+            launches.to_string(),
+            cell(scalar.flops(), ""),
+            cell(counts.dram(), "B"),
+            cell(counts.l2, "B"),
+            cell(counts.instructions, ""),
+        ]
+    };
+    (!devices.graphs.is_empty()).then(|| Rows {
+        title: "CUDA graphs, counted as a whole".into(),
+        titles: vec!["graph", "launches", "FLOPs", "DRAM", "L2", "warp instructions"],
+        rows: devices.graphs.iter().map(row).collect(),
+        words: Vec::new(),
+        notes: vec!["All launches of each; without tensor operations.".into()],
     })
 }
 

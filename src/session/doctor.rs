@@ -1,6 +1,6 @@
 //! `rprof doctor`: the possibilities of the CPU's side, and the needs of a GPU.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
@@ -12,8 +12,9 @@ use crate::profile::device::Uncounted;
 use crate::profile::gpu::Gpu;
 use crate::tracee::proc_status::read_status;
 
-/// The driver's parameters.
+/// The driver's parameters, and the variable with another file of them, for tests.
 const PARAMETERS: &str = "/proc/driver/nvidia/params";
+const PARAMETERS_VARIABLE: &str = "RPROF_NVIDIA_PARAMS";
 /// Capabilities that permit counters where they are reserved: CAP_SYS_ADMIN and, from driver 565 on, CAP_PERFMON.
 const ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
@@ -32,9 +33,13 @@ fn findings() -> Vec<Finding> {
     let mut all = vec![driver];
     if let Some(first) = gpus.first() {
         all.push(library(first.driver));
-        all.push(counters(cupti::admin_only(Path::new(PARAMETERS)), capabilities(), first.driver));
+        all.push(counters(cupti::admin_only(&parameters()), capabilities(), first.driver));
     }
     all
+}
+
+fn parameters() -> PathBuf {
+    std::env::var_os(PARAMETERS_VARIABLE).map_or_else(|| PARAMETERS.into(), PathBuf::from)
 }
 
 fn driver() -> (Finding, Vec<Gpu>) {
@@ -119,7 +124,7 @@ fn counters(admin_only: Option<bool>, capabilities: u64, driver: u32) -> Finding
 
 /// Why kernels cannot be counted here, where that is known before a run. `driver` is the version of its API.
 pub fn uncountable(driver: u32) -> Option<Uncounted> {
-    let admin_only = cupti::admin_only(Path::new(PARAMETERS));
+    let admin_only = cupti::admin_only(&parameters());
     let finding = counters(admin_only, capabilities(), driver);
     (admin_only == Some(true) && !finding.works).then_some(Uncounted { reason: finding.answer, fix: finding.enable })
 }

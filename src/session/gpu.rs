@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::device::counted;
 use crate::device::groups::{self, Group};
 use crate::device::injection;
 use crate::device::log::Record;
-use crate::device::{self, Injection, Log, Purpose};
+use crate::device::{self, Injection, Log, Purpose, proof};
+use crate::machine::gpu::known;
 use crate::profile::device::{Devices, Uncounted};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
@@ -29,6 +32,11 @@ const MOST_RUNS: usize = 3;
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
 const TIMES_NATIVE: f64 = 10.0;
 
+/// The hidden subcommand that launches a known kernel; how long it may take, and how often that is looked at.
+const CHECK: &str = "__gpu_check";
+const CHECK_LIMIT: Duration = Duration::from_secs(90);
+const CHECK_STEP: Duration = Duration::from_millis(10);
+
 /// The collector in the timed pass; `None` where there is no GPU or another tool has its place.
 #[derive(Debug)]
 pub struct Tracing(Option<Injection>);
@@ -40,10 +48,20 @@ pub struct Seen {
     pub timed: Vec<Log>,
     /// Of counted runs.
     pub counted: Vec<Log>,
+    /// How many of these are of the first one.
+    first_counted: usize,
     /// Why there are none of these.
     pub uncounted: Option<Uncounted>,
     /// The collector's file stays until its own functions have their names.
     _injection: Option<Injection>,
+}
+
+/// Programs that set the variable of injection for those that they start.
+const PROFILERS: [&str; 5] = ["nsys", "ncu", "nv-nsight-cu-cli", "compute-sanitizer", "cuda-gdb"];
+
+fn profiler(program: &Path) -> Option<&'static str> {
+    let name = program.file_name()?;
+    PROFILERS.into_iter().find(|profiler| name == *profiler)
 }
 
 impl Tracing {
@@ -58,6 +76,15 @@ impl Tracing {
                 "CUDA_INJECTION64_PATH names another library",
                 "kernels and copies of the GPU are not measured",
                 "unset it",
+            ));
+            return Tracing(None);
+        }
+        if let Some(name) = profiler(program) {
+            warnings.push(Warning::new(
+                "gpu-injection-taken",
+                format!("{name} puts a library of its own into CUDA programs"),
+                "kernels and copies of the GPU are not measured",
+                format!("profile the program without {name}"),
             ));
             return Tracing(None);
         }
@@ -112,7 +139,7 @@ impl Seen {
         if !self.has_kernels() {
             return;
         }
-        self.uncounted = uncountable(machine);
+        self.uncounted = uncountable(machine).or_else(|| disproved(&first.program.path, folder, notices));
         if self.uncounted.is_some() {
             return;
         }
@@ -161,6 +188,9 @@ impl Seen {
             let _spinner = notices.spinner("counting the work of the GPU's kernels");
             let status = passes::native(program, &injection, input, limit).map_err(|e| e.to_string())?;
             self.counted.extend(injection.logs());
+            if run == 0 {
+                self.first_counted = self.counted.len();
+            }
             let second = ProgramEnd::from_wait_status(status);
             if second != end {
                 return Err(format!("the run that counts kernels ended differently: {second} instead of {end}"));
@@ -172,6 +202,27 @@ impl Seen {
         }
         Ok(())
     }
+}
+
+/// Why counts cannot be trusted here, seen by those of a known kernel in a process of its own.
+fn disproved(program: &Path, folder: &OutputFolder, notices: &Notices) -> Option<Uncounted> {
+    let _spinner = notices.spinner("checking the counts of a known kernel");
+    let injection = Injection::new(folder.path(), program, &Purpose::Count(vec![proof::group()])).ok()?;
+    let mut command = Command::new(std::env::current_exe().ok()?);
+    command.arg(CHECK).envs(injection.variables().iter().cloned());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    let begin = Instant::now();
+    // Its driver calls have limits of their own; the end of CUPTI has none.
+    while child.try_wait().ok()?.is_none() {
+        if begin.elapsed() > CHECK_LIMIT {
+            child.kill().and_then(|()| child.wait()).ok()?;
+            return None;
+        }
+        thread::sleep(CHECK_STEP);
+    }
+    let (symbol, expected) = known::mix_expected();
+    proof::verdict(&injection.logs(), symbol, &expected).err()
 }
 
 /// The groups that some counted kernel lacks, for a further run. Whether a kernel needs one of them is known by then.
@@ -195,6 +246,16 @@ fn uncountable(machine: &Machine) -> Option<Uncounted> {
 pub fn devices(seen: &Seen) -> Option<Devices> {
     let demangled = |symbol: &str| demangle::demangle(symbol, demangle::Dialect::default());
     let mut devices = device::devices(&seen.timed, &seen.counted, &demangled)?;
+    devices.graphs = counted::graphs(&seen.counted[..seen.first_counted]);
+    let has_counts = devices.kernels.iter().any(|kernel| kernel.counts.is_some());
+    if let Some(why) = seen.uncounted.as_ref().filter(|_| has_counts) {
+        devices.warnings.push(Warning::new(
+            "gpu-counted-run",
+            why.reason.clone(),
+            "the counts are of the launches that it made until then",
+            why.fix.clone(),
+        ));
+    }
     if devices.kernels.iter().all(|kernel| kernel.counts.is_none()) {
         devices.uncounted = devices.uncounted.or_else(|| seen.uncounted.clone());
     }

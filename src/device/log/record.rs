@@ -161,7 +161,23 @@ pub enum Record {
         /// Values in the order of the group's metrics.
         values: Vec<f64>,
     },
-    /// Launches that were not counted: in a captured stream, in another context, of graphs; ranges that were dropped; launches after the
+    /// Counts of one launch of a graph.
+    GraphRange {
+        /// Group.
+        group: u32,
+        /// Number of the graph in its process.
+        graph: u32,
+        /// Values in the order of the group's metrics.
+        values: Vec<f64>,
+    },
+    /// A graph was launched so often.
+    Graph {
+        /// Its number in its process.
+        graph: u32,
+        /// Launches.
+        launches: u32,
+    },
+    /// Launches that were not counted: in a captured stream, in another context, of graphs without any counts; ranges that were dropped; launches after the
     /// last one that a process counts.
     Uncounted([u32; 5]),
     /// The chip's name.
@@ -248,6 +264,8 @@ fn record(kind: u32, mut f: Fields<'_>) -> Option<Record> {
         12 => Record::Uncounted([f.narrow()?, f.narrow()?, f.narrow()?, f.narrow()?, f.narrow().unwrap_or(0)]),
         13 => Record::Chip(f.text()),
         14 => Record::Metric { group: f.narrow()?, name: f.text() },
+        15 => Record::GraphRange { group: f.narrow()?, graph: f.narrow()?, values: f.floats() },
+        16 => Record::Graph { graph: f.narrow()?, launches: f.narrow()? },
         _ => return None,
     })
 }

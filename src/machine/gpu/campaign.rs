@@ -15,6 +15,10 @@ use crate::profile::machine::Missing;
 
 /// Least size of the buffer in the GPU's memory.
 const LEAST_ARENA: u64 = 1 << 30;
+/// More than the bytes of clock records and code.
+const BESIDE: u64 = 8 << 20;
+/// With less than this nothing can be measured.
+const LEAST_USEFUL: u64 = 2 * COPIED;
 /// Times L2 that it should be: fewer let part of a stream hit there (4 times: one quarter).
 const TIMES_L2: u64 = 32;
 /// Bytes of the buffers on the host, and of those of the device that are copied.
@@ -73,7 +77,11 @@ impl Campaign {
         cuda.enter(gpu.index)?;
         let (free, total) = cuda.memory()?;
         let wanted = (TIMES_L2 * gpu.l2_bytes).max(LEAST_ARENA).next_multiple_of(LEAST_ARENA);
-        let bytes = wanted.min(free / 2) & !((1 << 21) - 1);
+        // Never more than half of what is free, managed memory included.
+        let bytes = wanted.min((free / 2).saturating_sub(COPIED + BESIDE)) & !((1 << 21) - 1);
+        if bytes < LEAST_USEFUL {
+            return Err(GpuError::Crowded { free });
+        }
         log::line(|| format!("{}: {free} of {total} B free, {:.3} s to open", gpu.name, begin.elapsed().as_secs_f64()));
         let arena = Buffer { at: cuda.allocate(bytes)?, bytes };
         let mut doubts = Vec::new();
@@ -82,7 +90,11 @@ impl Campaign {
             doubts.push(format!("{taken} MiB of its {} MiB are taken: others may be using it", total >> 20));
         }
         if bytes < wanted {
-            doubts.push(format!("only {} MiB could be taken for DRAM, {} are wanted", bytes >> 20, wanted >> 20));
+            doubts.push(format!(
+                "half of its free memory leaves {} MiB to measure DRAM with, where {} MiB are wanted, so that part of it comes from L2",
+                bytes >> 20,
+                wanted >> 20
+            ));
         }
         let (ledger, deadline) = (Ledger::new(gpu.index, gpu.clock_hz), begin + budget);
         let (functions, hosts, last_tensor) = (HashMap::new(), Vec::new(), None);

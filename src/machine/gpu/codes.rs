@@ -6,7 +6,7 @@ pub const NO_DEVICE: u32 = 100;
 pub const OUT_OF_MEMORY: u32 = 2;
 
 /// (code, its name, its meaning, the remedy)
-const KNOWN: [(u32, &str, &str, &str); 24] = [
+const KNOWN: [(u32, &str, &str, &str); 30] = [
     (1, "INVALID_VALUE", "a value was refused", REPORT),
     (OUT_OF_MEMORY, "OUT_OF_MEMORY", "the memory is used up", "end other programs on this GPU"),
     (3, "NOT_INITIALIZED", "the driver is not initialised", REPORT),
@@ -56,8 +56,25 @@ const KNOWN: [(u32, &str, &str, &str); 24] = [
         "the driver is too old for this CUDA",
         "install a newer driver; the compatibility package does not serve this GPU",
     ),
+    (805, "MPS_CONNECTION_FAILED", "the MPS daemon does not answer", MPS),
+    (806, "MPS_RPC_FAILURE", "the MPS server does not answer", MPS),
+    (807, "MPS_SERVER_NOT_READY", "the MPS server recovers from an error of another program", "try again later"),
+    (
+        808,
+        "MPS_MAX_CLIENTS_REACHED",
+        "the MPS server has no room for another program",
+        "end other programs on this GPU",
+    ),
+    (
+        809,
+        "MPS_MAX_CONNECTIONS_REACHED",
+        "the MPS server has no room for another program",
+        "end other programs on this GPU",
+    ),
+    (999, "UNKNOWN", "the driver does not say what failed: the GPU may be lost", LOST),
 ];
 
+const MPS: &str = "end the daemon (`echo quit | nvidia-cuda-mps-control`), or unset CUDA_MPS_PIPE_DIRECTORY";
 const REPORT: &str = "please report this as a defect of rprof";
 const LOST: &str = "look for Xid lines in dmesg; `nvidia-smi -q` tells of ECC errors";
 
@@ -77,7 +94,7 @@ pub fn hint(code: u32) -> &'static str {
 
 /// Whether the context is lost after it.
 pub fn is_fatal(code: u32) -> bool {
-    matches!(code, 201 | 214 | 700 | 702 | 710..=719 | 999)
+    matches!(code, 201 | 214 | 700 | 702 | 709..=719 | 805..=807 | 999)
 }
 
 #[cfg(test)]

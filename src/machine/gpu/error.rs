@@ -56,6 +56,15 @@ pub enum GpuError {
         /// Bytes wanted.
         bytes: u64,
     },
+    /// So little of the GPU's memory is free that half of it is no use.
+    #[error(
+        "measuring takes at most half of the GPU's free memory, and only {} MiB are free (hint: end other programs on this GPU)",
+        free >> 20
+    )]
+    Crowded {
+        /// Free bytes.
+        free: u64,
+    },
     /// A call of the driver failed.
     #[error("{what}: {} (hint: {})", codes::text(*code), codes::hint(*code))]
     Failed {

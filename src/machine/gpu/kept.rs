@@ -12,7 +12,7 @@ use crate::profile::gpu::Gpu;
 use crate::tracee::whole_file;
 
 /// Version of the set of ceilings and of their measurement; grows with every change.
-const GPU_CEILINGS_VERSION: u32 = 1;
+const GPU_CEILINGS_VERSION: u32 = 2;
 
 /// Largest size of a file: far more than any has.
 const LARGEST: u64 = 16 << 20;
@@ -88,7 +88,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("temporary directory");
         let gpu = Gpu { name: "X".into(), driver: 13_000, ..Gpu::default() };
         let (uuid, pci) = ("00ff".into(), "0000:01:00.0".into());
-        let identity = Identity { uuid, pci, shared_opt_in: 0, managed: true, integrated: false };
+        let identity = Identity { uuid, pci, shared_opt_in: 0, managed: true, integrated: false, is_shared: false };
         let key = Key::of(&gpu, &identity);
         assert_eq!(load(dir.path(), &key, Effort::Quick), None);
         save(dir.path(), &key, Effort::Quick, &gpu).expect("save");

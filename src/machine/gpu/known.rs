@@ -1,10 +1,10 @@
-//! Runs kernels of known work: the program of `rprof demo --gpu`.
+//! Runs kernels of known work: the program of `rprof demo --gpu`, and that of the check before kernels are counted.
 
 use std::path::PathBuf;
 
 use super::driver::{self, Cuda, Direction, Grid, HostKind};
 use super::error::GpuError;
-use super::ptx::{Cached, Known, Launch, chase, empty, flush, link, yard};
+use super::ptx::{Cached, Known, Launch, MIX, MIX_NAME, chase, empty, flush, link, mix, mix_counts, yard};
 
 /// Times that each kernel is launched.
 const LAUNCHES: usize = 2;
@@ -22,13 +22,7 @@ const STRIDE: u64 = 4096;
 /// # Errors
 /// [`GpuError`]; no driver is [`GpuError::Library`].
 pub fn run() -> Result<usize, GpuError> {
-    let library = std::env::var_os(driver::LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
-    let Some(mut cuda) = Cuda::start(library.as_deref())? else {
-        return Err(GpuError::Library {
-            path: "libcuda.so.1".into(),
-            reason: "no such file; install the NVIDIA driver".into(),
-        });
-    };
+    let mut cuda = start()?;
     let version = cuda.version()?;
     let (gpu, _) = cuda.facts(0, version)?;
     cuda.enter(0)?;
@@ -50,6 +44,32 @@ pub fn run() -> Result<usize, GpuError> {
     cuda.copy(Direction::Out, copied, host, COPIED)?;
     cuda.leave();
     Ok(left_out)
+}
+
+/// Launches the kernel whose instructions of floating point all have different counts.
+///
+/// # Errors
+/// [`GpuError`]; no driver is [`GpuError::Library`].
+pub fn run_mix() -> Result<(), GpuError> {
+    let mut cuda = start()?;
+    cuda.enter(0)?;
+    let function = cuda.compile(&mix())?;
+    cuda.time(&function, &[Grid { launch: MIX, arrays: [0; 3] }])?;
+    cuda.leave();
+    Ok(())
+}
+
+/// The kernel of [`run_mix`], and its instructions of threads: DADD, DMUL, DFMA, FADD, FMUL, FFMA, HADD2, HMUL2, HFMA2.
+pub fn mix_expected() -> (&'static str, [f64; 9]) {
+    (MIX_NAME, mix_counts())
+}
+
+fn start() -> Result<Cuda, GpuError> {
+    let library = std::env::var_os(driver::LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    Cuda::start(library.as_deref())?.ok_or_else(|| GpuError::Library {
+        path: "libcuda.so.1".into(),
+        reason: "no such file; install the NVIDIA driver".into(),
+    })
 }
 
 fn launch(cuda: &mut Cuda, known: &Known) -> Result<(), GpuError> {

@@ -7,7 +7,7 @@
 //!  measure/ (plan, rounds) ─▶ campaign (buffers, trips) ─▶ driver/ (typed calls) ─▶ ../loader (a process of its own) ─▶ libcuda
 //!      │                      ▲
 //!      ▼                     ptx/ (kernels with their exact work)
-//!  ledger (rounds to ceilings by `estimate`) ─▶ Gpu ─▶ kept
+//!  ledger (rounds to ceilings by `estimate`) ─▶ order ─▶ Gpu ─▶ kept
 //! ```
 //!
 //! [`load_or_measure`] is the entry. All ids begin with `gpu.`; `device` is `gpu0`, `gpu1`, … and `threads` 0. `clock_hz` is the
@@ -32,7 +32,8 @@
 //! Sweeps: `gpu.workingset.{l2,l1l2}` and `gpu.l1.region` over bytes (the latter of a multiprocessor);
 //! `gpu.flops-per-element.{fp32,fp64}.{dram,l1}`; `gpu.ilp.{1,2,4,8}` over warps of a multiprocessor; `gpu.trials.{update,read,staged,launches}`
 //! over bytes (kernels A, A-read, C, B of Lo et al., "Roofline Model Toolkit", 2014); `gpu.link.{h2d,d2h}.{pinned,pageable}` over bytes;
-//! `gpu.reuse.{pageable,pinned,zerocopy,managed}` over the number of kernels on data copied once (Figure 7 there);
+//! `gpu.reuse.{pageable,pinned,zerocopy,managed}` over the number of kernels on 64 MiB copied once, the same as `gpu.reuse-8m` and
+//! `gpu.reuse-1m` on 8 and 1 MiB (Figure 7 there);
 //! `gpu.tensor-rate.bf16` over seconds since the pause.
 //!
 //! `RPROF_LOG=1` prints a line for each step on standard error.
@@ -47,6 +48,7 @@ pub mod known;
 mod ledger;
 mod log;
 mod measure;
+pub mod order;
 pub mod ptx;
 mod request;
 

@@ -7,7 +7,7 @@ use super::campaign::Campaign;
 use super::driver::{self, Cuda, Identity};
 use super::error::GpuError;
 use super::ledger::Ledger;
-use super::{catalogue, codes, kept, log, measure};
+use super::{catalogue, codes, kept, log, measure, order};
 use crate::machine::loader::Remote;
 use crate::machine::progress::Progress;
 use crate::machine::store;
@@ -66,6 +66,9 @@ pub fn load_or_measure(request: &GpuRequest, progress: &mut dyn Progress) -> Vec
     for (gpu, identity) in facts {
         if gpu.index >= MOST_GPUS {
             continue;
+        }
+        if identity.is_shared {
+            progress.warn(shared(&gpu));
         }
         let directory = request.cache.clone().or_else(store::directory);
         let key = kept::Key::of(&gpu, &identity);
@@ -150,7 +153,7 @@ fn one(cuda: Cuda, gpu: Gpu, identity: Identity, effort: Effort, progress: &mut 
         progress.warn(Warning::new(
             "gpu-in-use",
             format!("{name}: {doubt}"),
-            "its ceilings may be too low",
+            "its ceilings may be wrong",
             "measure again with `rprof machine --refresh` when the GPU is idle",
         ));
     }
@@ -180,7 +183,9 @@ fn finished(gpu: Gpu, mut ledger: Ledger, why: Missing, reason: &str) -> Gpu {
     }
     let (mut ceilings, sweeps) = ledger.finish();
     ceilings.sort_by_key(|ceiling| catalogue::place(&ceiling.id));
-    Gpu { ceilings, sweeps, ..gpu }
+    let mut gpu = Gpu { ceilings, sweeps, ..gpu };
+    order::settle(&mut gpu);
+    gpu
 }
 
 fn keep(directory: &Path, key: &kept::Key, effort: Effort, gpu: &Gpu, progress: &mut dyn Progress) {
@@ -206,6 +211,16 @@ fn warn_of_slices(gpu: &Gpu, progress: &mut dyn Progress) {
         "its ceilings are those of the part, which may share L2 and memory bandwidth with others",
         "nothing: compare programs on the same part only",
     ));
+}
+
+/// Programs whose work an MPS server runs together share the GPU at any moment.
+fn shared(gpu: &Gpu) -> Warning {
+    Warning::new(
+        "gpu-mps",
+        format!("GPU {} ({}) is shared by an MPS server", gpu.index, gpu.name),
+        "ceilings and times are those beside the other programs, and counts may contain their work",
+        "end the server while you measure: echo quit | nvidia-cuda-mps-control",
+    )
 }
 
 fn unusable(what: &str, error: &GpuError) -> Warning {

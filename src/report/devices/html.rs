@@ -8,6 +8,7 @@ use crate::report::html::escape;
 use crate::report::number::{percent, seconds};
 use crate::report::regions::Rows;
 use crate::report::{View, name, palette, plot};
+use crate::roofline::device::terms::LAUNCH;
 
 /// The longest name in a tooltip: the profile has it whole.
 const TOOLTIP: usize = 500;
@@ -30,7 +31,7 @@ pub fn section(profile: &Profile, view: &View) -> String {
     for picture in plot::gpu::pictures(profile, view) {
         let _ = writeln!(out, "<div class=\"card\" style=\"margin:14px 0\">{picture}</div>");
     }
-    for rows in [super::copies(devices), super::waits(devices)].iter().flatten() {
+    for rows in [super::graphs(devices), super::copies(devices), super::waits(devices)].iter().flatten() {
         out += &table(rows, |_| (String::new(), String::new()));
     }
     out + &sentences(devices, view)
@@ -73,10 +74,14 @@ fn terms(k: &Kernel) -> String {
     for term in &a.terms {
         let binds = if Some(&term.ceiling) == a.binding.as_ref() { " ◀ binds" } else { "" };
         let refuted = if term.refuted { " (refuted)" } else { "" };
+        let host = if term.ceiling == LAUNCH { " (the host's time, beside the kernel's)" } else { "" };
         let share = if k.seconds > 0.0 { percent(term.seconds / k.seconds) } else { String::new() };
         let name = escape(&term.ceiling);
-        let _ =
-            writeln!(out, "<tr><td>{name}{binds}{refuted}</td><td>{}</td><td>{share}</td></tr>", seconds(term.seconds));
+        let _ = writeln!(
+            out,
+            "<tr><td>{name}{binds}{refuted}{host}</td><td>{}</td><td>{share}</td></tr>",
+            seconds(term.seconds)
+        );
     }
     out + "</table>\n"
 }

@@ -3,7 +3,7 @@
 //! Runs of a program on one host, one after another, used the same GPUs: those of one number and name are added up. Ranks are kept
 //! apart, because launchers number the GPUs of each rank anew: GPU 0 of two ranks may be one GPU or two.
 
-use crate::profile::device::{Copies, Counts, Device, Devices, Kernel, Shape, TensorWork, Wait};
+use crate::profile::device::{Copies, Counts, Device, Devices, Graph, Kernel, Shape, Stretch, TensorWork, Wait};
 use crate::profile::run::Warning;
 use crate::profile::{Profile, Run};
 
@@ -89,6 +89,8 @@ fn plus(into: &mut Devices, other: Devices) {
         }
     }
     into.copies.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let graphs = into.graphs.len() as u32;
+    into.graphs.extend(other.graphs.into_iter().map(|graph| Graph { number: graph.number + graphs, ..graph }));
     for wait in other.waits {
         match into.waits.iter_mut().find(|w: &&mut Wait| w.on == wait.on) {
             Some(known) => {
@@ -105,6 +107,8 @@ fn plus(into: &mut Devices, other: Devices) {
 
 /// Spans of runs in turn do not overlap.
 fn add_device(into: &mut Device, other: &Device) {
+    let before = into.span_s;
+    into.stretches.extend(other.stretches.iter().map(|s| Stretch { start_s: s.start_s + before, ..s.clone() }));
     into.span_s += other.span_s;
     into.kernels_s += other.kernels_s;
     into.copies_s += other.copies_s;

@@ -14,7 +14,7 @@ pub struct Family<'a> {
     pub of_sets: bool,
 }
 
-const KNOWN: [Family<'static>; 13] = [
+const KNOWN: [Family<'static>; 16] = [
     Family {
         name: "workingset",
         title: "bandwidth over working set",
@@ -59,8 +59,22 @@ const KNOWN: [Family<'static>; 13] = [
     },
     Family {
         name: "gpu-reuse",
-        title: "effective bandwidth over reuse of copied data",
-        note: "one core's pass, a copy in, n kernels, a copy out, 64 MiB; bytes that the core and all kernels read and write",
+        title: "effective bandwidth over reuse of copied data, 64 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        horizontal: "kernels on the data",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-reuse-8m",
+        title: "effective bandwidth over reuse of copied data, 8 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        horizontal: "kernels on the data",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-reuse-1m",
+        title: "effective bandwidth over reuse of copied data, 1 MiB",
+        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
         horizontal: "kernels on the data",
         of_sets: false,
     },
@@ -74,9 +88,16 @@ const KNOWN: [Family<'static>; 13] = [
     Family {
         name: "gpu-workingset",
         title: "read bandwidth over working set",
-        note: "all multiprocessors read one set again and again; small sets are merged on their way to L2",
+        note: "all multiprocessors read one set again and again, through L1 (l1l2) or past it (l2); small sets are merged on their way to L2",
         horizontal: "bytes of the set",
         of_sets: true,
+    },
+    Family {
+        name: "gpu-l1",
+        title: "read bandwidth over the set of each multiprocessor",
+        note: "each multiprocessor reads a region of its own again and again",
+        horizontal: "bytes of a region",
+        of_sets: false,
     },
     Family {
         name: "gpu-flops-per-element",
@@ -88,7 +109,7 @@ const KNOWN: [Family<'static>; 13] = [
     Family {
         name: "gpu-ilp",
         title: "FLOP rate over warps, by independent chains in each",
-        note: "FP32 FMA; warps times chains must cover the latency",
+        note: "FP32 FMA; a curve for each number of independent chains in a warp: warps times chains must cover the latency",
         horizontal: "warps on a multiprocessor",
         of_sets: false,
     },

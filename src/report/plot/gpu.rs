@@ -9,7 +9,7 @@ use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
 use super::scale::LogScale;
 use crate::profile::Profile;
-use crate::profile::device::{Analysis, Kernel};
+use crate::profile::device::{Analysis, Counts, Kernel};
 use crate::profile::gpu::Gpu;
 use crate::report::number::{percent, seconds, si, significant};
 use crate::report::{View, name, palette};
@@ -21,7 +21,7 @@ const MOST_DOTS: usize = 24;
 /// The intensity axis ends this far beyond the highest ridge.
 const BEYOND_RIDGE: f64 = 30.0;
 
-/// A counted kernel with FLOPs and bytes of DRAM.
+/// A counted kernel with FLOPs and bytes of DRAM. Those whose work is integer have no place: the axis is of FLOPs.
 struct Dot<'a> {
     kernel: &'a Kernel,
     analysis: &'a Analysis,
@@ -50,7 +50,7 @@ pub fn of_machine(gpu: &Gpu) -> Option<String> {
 }
 
 fn dot(kernel: &Kernel, whole_s: f64) -> Option<Dot<'_>> {
-    let analysis = kernel.analysis.as_ref()?;
+    let analysis = kernel.analysis.as_ref().filter(|_| !kernel.counts.as_ref().is_some_and(Counts::is_integer))?;
     let (intensity, rate) = (analysis.intensity?, analysis.flops_per_s?);
     let share = if whole_s > 0.0 { kernel.seconds / whole_s } else { 0.0 };
     (intensity > 0.0 && rate > 0.0).then_some(Dot { kernel, analysis, intensity, rate, share })

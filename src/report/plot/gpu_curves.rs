@@ -12,13 +12,12 @@ pub fn pictures(gpu: &Gpu) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = roofline.into_iter().collect();
     let curves = as_machine(gpu);
     for family in sweep::families(&curves) {
-        // The picture of the link is that of Lo et al., Figure 7.
-        let file = match family.as_str() {
-            "gpu-reuse" => "link",
-            "gpu-link" => "copies",
-            other => other.trim_start_matches("gpu-"),
+        // The pictures of the link are those of Lo et al., Figure 7, one for each size.
+        let file = match family.trim_start_matches("gpu-") {
+            "link" => "copies".to_owned(),
+            other => other.replacen("reuse", "link", 1),
         };
-        all.extend(sweep::svg(&curves, &family).map(|svg| (name(file), svg)));
+        all.extend(sweep::svg(&curves, &family).map(|svg| (name(&file), svg)));
     }
     all
 }
@@ -52,6 +51,7 @@ mod tests {
         let sweeps = vec![
             curve("gpu.reuse.pinned", "kernels", &[(1.0, 20e9), (8.0, 105e9), (64.0, 575e9)]),
             curve("gpu.reuse.zerocopy", "kernels", &[(1.0, 25e9), (8.0, 52e9), (64.0, 71e9)]),
+            curve("gpu.reuse-1m.pinned", "kernels", &[(1.0, 12e9), (8.0, 40e9), (64.0, 120e9)]),
             curve("gpu.workingset.l2", "byte", &[(8e6, 9.3e12), (2e9, 4.54e12)]),
         ];
         Gpu { name: "NVIDIA H200".into(), l2_bytes: 60 << 20, ceilings, sweeps, ..Gpu::default() }
@@ -61,9 +61,10 @@ mod tests {
     fn a_gpu_has_a_roofline_the_picture_of_its_link_and_its_curves() {
         let all = pictures(&gpu());
         let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["machine-gpu0-roofline.svg", "machine-gpu0-link.svg", "machine-gpu0-workingset.svg"]);
+        let expected = ["roofline", "link", "link-1m", "workingset"];
+        assert_eq!(names, expected.map(|of| format!("machine-gpu0-{of}.svg")));
         assert!(all[0].1.contains("tensor bf16 967 TFLOP/s") && all[0].1.contains("DRAM 4.54 TB/s"));
-        assert!(all[1].1.contains("zerocopy") && !all[1].1.contains("0 threads"));
+        assert!(all[1].1.contains("zerocopy") && all[2].1.contains("1 MiB") && !all[1].1.contains("0 threads"));
         assert_eq!(pictures(&Gpu::default()), []);
     }
 }

@@ -15,6 +15,8 @@ const WAVEFRONTS: f64 = 4.0;
 const SCATTERED: std::ops::RangeInclusive<f64> = 16.5..=32.0;
 /// Fewer working lanes than this of a warp's 32 are few. (A block of one thread has one.)
 const FEW_LANES: f64 = 16.0;
+/// FLOPs of an instruction from which all are FMAs, to three digits.
+const ALL_FMAS: f64 = 1.9995;
 /// Bytes of a wavefront.
 const WAVEFRONT: f64 = 128.0;
 
@@ -149,9 +151,9 @@ fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
         _ => (counts.fp16, None, "use the tensor cores for products of matrices"),
     };
     format!(
-        "It does {} of {} ({}): {remedy}.",
-        at(case, flops, "FLOP/s"),
+        "Its {} arithmetic runs at {} ({}): {remedy}.",
         class.trim_start_matches("gpu-").to_uppercase(),
+        at(case, flops, "FLOP/s"),
         balance(flops, instructions)
     )
 }
@@ -159,6 +161,7 @@ fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
 /// The share of FMAs in the instructions that make the FLOPs.
 fn balance(flops: Option<f64>, instructions: Option<f64>) -> String {
     match flops.zip(instructions.filter(|n| *n > 0.0)) {
+        Some((flops, n)) if flops / n > ALL_FMAS => "all of its instructions for that are FMAs".into(),
         Some((flops, n)) => {
             format!(
                 "{} of its instructions for that are FMAs; each of the others does half as much",

@@ -1,7 +1,8 @@
 //! A GPU with an H200's figures, and kernels of known work as they were measured on it.
 
 use crate::profile::device::{
-    Copies, Counts, Device, Devices, Direction, Idle, Kernel, MemoryKind, Shape, TensorWork, Uncounted, Wait,
+    Copies, Counts, Device, Devices, Direction, Graph, Idle, Kernel, MemoryKind, Shape, Stretch, TensorWork, Uncounted,
+    Wait,
 };
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Ceiling, Sweep};
@@ -169,6 +170,21 @@ pub fn one_block() -> Kernel {
     twice("scan_of_one_block", (1, 256), 32, 400e-6, counts)
 }
 
+/// A graph of 40 small kernels.
+fn graph() -> Graph {
+    let counts = Counts {
+        launches: 100,
+        counted: 1,
+        fp32: Some(100.0 * 40_960.0),
+        dram_read: Some(100.0 * 8192.0),
+        dram_write: Some(100.0 * 2304.0),
+        l2: Some(100.0 * 1_310_720.0),
+        instructions: Some(100.0 * 25_600.0),
+        ..Counts::default()
+    };
+    Graph { number: 1, launches: 100, counts }
+}
+
 /// All of them, with copies and waiting.
 pub fn devices() -> Devices {
     let mut kernels = vec![triad(), fp64_fma(), wgmma_bf16(), shared_stride32(), l2_read(), small(), one_block()];
@@ -178,9 +194,12 @@ pub fn devices() -> Devices {
         |direction, from, to, count, bytes, seconds| Copies { device: 0, direction, from, to, count, bytes, seconds };
     let idle = Idle { launch_s: 0.0902, host_s: 0.031, waiting_s: 0.0024, loading_s: 0.0048 };
     let copies_s = 0.0405;
+    let span_s = kernels_s + copies_s + idle.total_s();
+    let stretches = vec![Stretch { start_s: 0.0441, span_s: 0.0974, idle_s: 0.0902, launches: 8000 }];
     Devices {
-        devices: vec![Device { index: 0, span_s: kernels_s + copies_s + idle.total_s(), kernels_s, copies_s, idle }],
+        devices: vec![Device { index: 0, span_s, kernels_s, copies_s, idle, stretches }],
         kernels,
+        graphs: vec![graph()],
         copies: vec![
             copies(Direction::HostToDevice, MemoryKind::Pageable, MemoryKind::Device, 2, 268_435_456, 0.034),
             copies(Direction::DeviceToHost, MemoryKind::Device, MemoryKind::Pinned, 1, 268_435_456, 0.0049),

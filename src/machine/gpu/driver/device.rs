@@ -18,6 +18,7 @@ const SHARED_PER_MULTIPROCESSOR: u64 = 81;
 const REGISTERS_PER_MULTIPROCESSOR: u64 = 82;
 const MANAGED: u64 = 83;
 const SHARED_OPT_IN: u64 = 97;
+const MPS: u64 = 133;
 
 /// Transfers of a memory bus in one clock that the driver reports: it gives half of the rate of double data rate memory.
 const PER_CLOCK: f64 = 2.0;
@@ -35,6 +36,8 @@ pub struct Identity {
     pub managed: bool,
     /// Whether it shares the host's memory.
     pub integrated: bool,
+    /// Whether an MPS server runs the work of several programs on it together.
+    pub is_shared: bool,
 }
 
 impl Cuda {
@@ -83,10 +86,12 @@ impl Cuda {
         };
         let (shared_opt_in, managed) = (attribute(SHARED_OPT_IN)?, attribute(MANAGED)? != 0);
         let integrated = attribute(INTEGRATED)? != 0;
+        // Older drivers do not know the question.
+        let is_shared = attribute(MPS).is_ok_and(|answer| answer != 0);
         let uuid = self.uuid(device, &about)?;
         self.call("cuDeviceGetPCIBusId", &[at, 32, device], &about)?;
         let pci = self.text_at(at, 32)?;
-        Ok((gpu, Identity { uuid, pci, shared_opt_in, managed, integrated }))
+        Ok((gpu, Identity { uuid, pci, shared_opt_in, managed, integrated, is_shared }))
     }
 
     /// The driver's handle of GPU `index`.

@@ -64,7 +64,7 @@ pub const QUIET: [Step; 6] = [
 
 /// Steps that fill the rest of the pauses, once.
 pub const FILLERS: [Step; 2] =
-    [step("copies by size", &[], 0.3, link::over_size), step("reuse of copied data", &[], 1.2, reuse::measure)];
+    [step("copies by size", &[], 0.3, link::over_size), step("reuse of copied data", &[], 1.4, reuse::measure)];
 
 /// A quick measurement, apart from the burst at its end.
 pub const QUICK_STEPS: [Step; 3] = [step("arithmetic and memory", &[], 0.5, rounds::measure), PINNED, LAUNCH];

@@ -1,4 +1,4 @@
-//! Figure 7 of Lo et al.: effective bandwidth over the number of kernels that use data once they are on the GPU.
+//! Figure 7 of Lo et al.: effective bandwidth over the size of data and the number of kernels that use them once they are on the GPU.
 
 use crate::machine::gpu::campaign::{COPIED, Campaign};
 use crate::machine::gpu::driver::{Direction, HostKind};
@@ -14,11 +14,14 @@ enum Way {
 }
 
 const WAYS: [(&str, Way); 4] = [
-    ("gpu.reuse.pageable", Way::Copied(HostKind::Pageable)),
-    ("gpu.reuse.pinned", Way::Copied(HostKind::Pinned)),
-    ("gpu.reuse.zerocopy", Way::ZeroCopy),
-    ("gpu.reuse.managed", Way::Managed),
+    ("pageable", Way::Copied(HostKind::Pageable)),
+    ("pinned", Way::Copied(HostKind::Pinned)),
+    ("zerocopy", Way::ZeroCopy),
+    ("managed", Way::Managed),
 ];
+
+/// Sizes of the data, and how the ids of their curves begin.
+const SIZES: [(u64, &str); 3] = [(COPIED, "gpu.reuse"), (8 << 20, "gpu.reuse-8m"), (1 << 20, "gpu.reuse-1m")];
 
 /// Kernels on the same data.
 const KERNELS: [usize; 3] = [1, 8, 64];
@@ -29,18 +32,20 @@ const KERNELS: [usize; 3] = [1, 8, 64];
 /// [`GpuError`].
 pub fn measure(campaign: &mut Campaign) -> Result<(), GpuError> {
     let has_managed = campaign.identity.managed;
-    for (id, way) in WAYS.into_iter().filter(|(_, way)| *way != Way::Managed || has_managed) {
-        let mut points = Vec::new();
-        for n in KERNELS {
-            let seconds = once(campaign, way, n)?;
-            points.push((n as f64, (n as u64 + 1) as f64 * 2.0 * COPIED as f64 / seconds.max(1e-9)));
+    for (bytes, family) in SIZES {
+        for (name, way) in WAYS.into_iter().filter(|(_, way)| *way != Way::Managed || has_managed) {
+            let mut points = Vec::new();
+            for n in KERNELS {
+                let seconds = once(campaign, way, bytes, n)?;
+                points.push((n as f64, (n as u64 + 1) as f64 * 2.0 * bytes as f64 / seconds.max(1e-9)));
+            }
+            campaign.ledger.sweep(&format!("{family}.{name}"), "kernels", "byte/s", points);
         }
-        campaign.ledger.sweep(id, "kernels", "byte/s", points);
     }
     Ok(())
 }
 
-fn once(campaign: &mut Campaign, way: Way, kernels: usize) -> Result<f64, GpuError> {
+fn once(campaign: &mut Campaign, way: Way, bytes: u64, kernels: usize) -> Result<f64, GpuError> {
     let Some(function) = campaign.function(&stream(Stream::Update, 4))? else { return Ok(f64::INFINITY) };
     let kind = match way {
         Way::Copied(kind) => kind,
@@ -54,15 +59,15 @@ fn once(campaign: &mut Campaign, way: Way, kernels: usize) -> Result<f64, GpuErr
         Way::Managed => host,
     };
     let (per_sm, threads) = campaign.full();
-    let grid = campaign.grid(per_sm, threads, COPIED / 16, [data, 0, 0]);
-    let mut seconds = campaign.cuda.touch(host, COPIED)?;
+    let grid = campaign.grid(per_sm, threads, bytes / 16, [data, 0, 0]);
+    let mut seconds = campaign.cuda.touch(host, bytes)?;
     if let Way::Copied(_) = way {
-        seconds += campaign.cuda.copy(Direction::In, data, host, COPIED)?;
+        seconds += campaign.cuda.copy(Direction::In, data, host, bytes)?;
     }
     let shots = campaign.cuda.time(&function, &vec![grid; kernels])?;
     seconds += shots.iter().map(|shot| shot.seconds).sum::<f64>();
     if let Way::Copied(_) = way {
-        seconds += campaign.cuda.copy(Direction::Out, data, host, COPIED)?;
+        seconds += campaign.cuda.copy(Direction::Out, data, host, bytes)?;
     }
     Ok(seconds)
 }

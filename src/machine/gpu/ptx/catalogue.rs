@@ -2,8 +2,8 @@
 
 use super::{
     Access, Cached, Data, Kernel, Operation, Precision, Shape, Stream, Type, chase, dmma, empty, fill,
-    flops_per_element, flush, l1_region, launches_update, link, mma, scalar, scalar_in_lanes, shared, staged, stream,
-    trials_read, trials_update, wgmma, working_set,
+    flops_per_element, flush, l1_region, launches_update, link, mix, mma, scalar, scalar_in_lanes, shared, staged,
+    stream, trials_read, trials_update, wgmma, working_set,
 };
 
 /// All kinds of kernels, for tests.
@@ -39,6 +39,6 @@ pub fn all() -> Vec<Kernel> {
     kernels.extend([Cached::L1AndL2, Cached::L2Only].map(chase));
     kernels.push(flush());
     kernels.push(fill());
-    kernels.extend([link(), empty()]);
+    kernels.extend([link(), mix(), empty()]);
     kernels
 }

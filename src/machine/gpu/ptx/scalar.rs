@@ -41,7 +41,7 @@ impl Precision {
         }
     }
 
-    fn class(self) -> Class {
+    pub(super) fn class(self) -> Class {
         match self {
             Self::F64 => Class::F64,
             Self::F32 => Class::F32,
@@ -112,7 +112,8 @@ pub fn scalar_in_lanes(operation: Operation, precision: Precision, chains: u32, 
     text.finish(Finish { name, needs, unit, work: Work::PerThread(amount), bounds: Bounds::default() })
 }
 
-fn instruction(operation: Operation, precision: Precision) -> (&'static str, Needs) {
+/// The instruction of PTX, and the least device that has it.
+pub(super) fn instruction(operation: Operation, precision: Precision) -> (&'static str, Needs) {
     let old = Needs::at_least(7, 0);
     match (operation, precision) {
         (Operation::Add, Precision::F64) => ("add.rn.f64", old),
@@ -136,7 +137,7 @@ fn instruction(operation: Operation, precision: Precision) -> (&'static str, Nee
 
 /// Two constants: factor and addend of an FMA, or the operands of even and odd steps. A factor just below 1 and a small
 /// addend let an FMA converge to a normal number; addends of both signs and factors 2 and 0.5 return exactly.
-fn constants(text: &mut Text, operation: Operation, precision: Precision) -> [String; 2] {
+pub(super) fn constants(text: &mut Text, operation: Operation, precision: Precision) -> [String; 2] {
     let reals = match operation {
         Operation::Add => [1.0 / 128.0, -1.0 / 128.0],
         Operation::Mul => [2.0, 0.5],
@@ -161,7 +162,7 @@ fn constants(text: &mut Text, operation: Operation, precision: Precision) -> [St
 }
 
 /// A first value in [1, 2), another one in each chain and lane, made without floating-point operations.
-fn initial(text: &mut Text, precision: Precision, chain: u32) -> String {
+pub(super) fn initial(text: &mut Text, precision: Precision, chain: u32) -> String {
     let (bits, lane, value) = (text.register(Class::B32), text.register(Class::B32), text.register(precision.class()));
     text.line(format!("and.b32 {lane}, %thread, 31"));
     let (factor, base) = match precision {

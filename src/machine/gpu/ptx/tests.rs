@@ -49,6 +49,9 @@ fn work_is_what_one_counts_by_hand() {
     assert_eq!(work(chase(Cached::L2Only)), 10.0);
     assert_eq!(work(link()), 80.0);
     assert_eq!(work(empty()), 0.0);
+    // 1 + 2 + 2 × 3 FLOPs of double, 4 + 5 + 2 × 6 of single, 2 × (7 + 8 + 2 × 9) of half precision
+    assert_eq!(mix().work(&MIX), f64::from(9 + 21 + 66) * 8.0 * 64.0 * 4.0);
+    assert_eq!((mix_counts()[0], mix_counts()[5]), (2048.0, 12_288.0));
 }
 
 #[test]
@@ -206,6 +209,15 @@ fn check_loops(name: &str, code: &Code, native: bool) -> Vec<String> {
         "chase_ca" | "chase_cg" => vec![(&["LDG.E.64"], 16)],
         "fill_f32" => vec![(&["STG.E.128"], 1)],
         "link" => vec![(&["STG.E.64"], 1)],
+        "counts_mix" => vec![
+            (&["DADD"], 1),
+            (&["DMUL"], 2),
+            (&["DFMA"], 3),
+            (&["FADD"], 4),
+            (&["FMUL"], 5),
+            (&["FFMA"], 6),
+            (HALF, 7 + 8 + 9),
+        ],
         "empty" => vec![],
         _ => panic!("nothing is expected of {name}"),
     };
