@@ -8,10 +8,14 @@ use super::modules::{Pass, Place};
 use super::sampled::InMpi;
 use crate::profile::evidence::mpi::{MpiEvidence, MpiSite, OfWindows, Traffic};
 use crate::profile::mpi::{CallSite, Mpi, NetworkBytes, NetworkMethod, RankCalls, SizeClass};
+use crate::profile::mpi_name::MpiName;
 use crate::profile::source::Source;
 
 /// Why one rank alone does not know what it waited for.
 const ONE_RANK: &str = "the other ranks' calls are needed: merge the ranks of the job";
+/// Why the bytes of a site are not known.
+const NO_BYTES: &str = "the datatype or the communicator of some calls is not known";
+const NOT_READ: &str = "the parts that this call passes are not read";
 /// Why a site has neither calls nor bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoCalls {
@@ -96,8 +100,17 @@ pub fn estimated(
 fn leave_calls_out(site: &mut CallSite, why: NoCalls) {
     (site.calls, site.bytes, site.unknown_calls) = (None, None, 0);
     site.sizes.clear();
-    let missing = || Source { how: "not measured".into(), error: None, reason: Some(why.to_string()) };
-    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), missing())));
+    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), not_measured(&why.to_string()))));
+}
+
+fn not_measured(reason: &str) -> Source {
+    Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
+}
+
+/// Whether the bytes of `call` follow from its arguments: not those of neighbours, and not of an array of datatypes.
+fn reads_parts(call: &str) -> bool {
+    let Some(name) = MpiName::of(call).map(|name| name.blocking()) else { return true };
+    !name.starts_with("Neighbor_") && name != "Alltoallw"
 }
 
 /// Sets the seconds that samples say.
@@ -127,7 +140,13 @@ fn network(evidence: &MpiEvidence) -> NetworkBytes {
 /// A call site with names. `None`: its place is in no module.
 fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSite> {
     let place = code.place(Pass::Counted, site.at)?;
+    let mut source = BTreeMap::new();
+    if site.unknown > 0 {
+        let reason = if reads_parts(&site.function) { NO_BYTES } else { NOT_READ };
+        source.insert("bytes".to_owned(), not_measured(reason));
+    }
     Some(CallSite {
+        source,
         call: site.function.clone(),
         rank,
         calls: Some(site.calls),

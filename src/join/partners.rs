@@ -78,7 +78,7 @@ impl<'c> Kind<'c> {
             receives: receives(name),
             starts_unfollowed: collective == Some(Collective::Nonblocking)
                 || name.starts_with("MPI_Start")
-                || name == "MPI_Comm_idup",
+                || name.starts_with("MPI_Comm_idup"),
         }
     }
 

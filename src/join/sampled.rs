@@ -190,7 +190,7 @@ fn outermost_call(stack: &[CodeRef], code: &mut CodeMap) -> Option<(Place, Strin
     (1..places.len()).rev().find_map(|caller| {
         let function = code.function(places[caller - 1]?);
         let call = mpi_name::of_symbol(&code.known(function).name)?;
-        Some((places[caller]?, call.into_owned()))
+        Some((places[caller]?, call))
     })
 }
 

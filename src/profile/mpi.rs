@@ -254,6 +254,7 @@ impl CallSite {
         }
         self.sizes.sort_unstable();
         if self.unknown_calls == 0 {
+            self.source.remove("bytes");
             self.bytes = Some(self.sizes.iter().map(|class| class.2).sum());
         }
     }

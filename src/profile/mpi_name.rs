@@ -1,6 +1,8 @@
 //! Names of MPI's functions: which is the blocking one of a family.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// Names that begin with an I that stands for something else.
 const NOT_IMMEDIATE: [&str; 3] = ["Init", "Intercomm", "Info"];
@@ -34,27 +36,29 @@ impl<'c> MpiName<'c> {
     }
 }
 
+/// The functions of MPI 1 to 5, without `MPI_`, but for those that read the clock.
+static NAMES: LazyLock<HashMap<String, &str>> = LazyLock::new(|| {
+    include_str!("mpi_names.txt").split_whitespace().map(|name| (name.to_ascii_lowercase(), name)).collect()
+});
+
 /// The function of MPI that the symbol `name` is, in C or Fortran: `MPI_Sendrecv` for `PMPI_Sendrecv` and `mpi_sendrecv_f08_`. `None`: it is
 /// none, or one that reads the clock.
-pub fn of_symbol(name: &str) -> Option<Cow<'_, str>> {
+pub fn of_symbol(name: &str) -> Option<String> {
     let name = name.strip_suffix("@plt").unwrap_or(name);
     if let Some(rest) = name.strip_prefix("MPI_").or_else(|| name.strip_prefix("PMPI_")) {
-        let is_one = rest.starts_with(|c: char| c.is_ascii_uppercase()) && !rest.starts_with("Wtime");
-        return is_one.then(|| Cow::Borrowed(name.strip_prefix('P').unwrap_or(name)));
+        let plain = rest.strip_suffix("_c").unwrap_or(rest);
+        let known = NAMES.get(&plain.to_ascii_lowercase()).filter(|known| **known == plain);
+        return known.map(|_| format!("MPI_{rest}"));
     }
-    let rest = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"))?;
-    let bare = rest.trim_end_matches('_');
+    let rest = name.strip_prefix("mpi_").or_else(|| name.strip_prefix("pmpi_"))?.strip_suffix('_')?;
+    let bare = rest.strip_suffix('_').unwrap_or(rest);
     let bare = ["_f08ts", "_f08"].iter().find_map(|binding| bare.strip_suffix(binding)).unwrap_or(bare);
-    if bare.is_empty() || !rest.ends_with('_') {
-        return None;
-    }
-    let (first, others) = bare.split_at_checked(1)?;
-    Some(Cow::Owned(format!("MPI_{}{others}", first.to_ascii_uppercase())))
+    NAMES.get(bare).map(|known| format!("MPI_{known}"))
 }
 
-/// Whether the file called `module` is a library of MPI: MPICH's and its relatives', Open MPI's, Intel's.
+/// Whether the file called `module` is a library of MPI: MPICH's and its relatives', Open MPI's, Intel's, that of MPI 5's ABI.
 pub fn is_library(module: &str) -> bool {
-    ["libmpi.so", "libmpich.so", "libmpich-"].iter().any(|name| module.starts_with(name))
+    ["libmpi.so", "libmpich.so", "libmpich-", "libmpi_abi.so"].iter().any(|name| module.starts_with(name))
 }
 
 #[cfg(test)]
@@ -69,7 +73,12 @@ mod tests {
             ("mpi_win_fence_", Some("MPI_Win_fence")),
             ("pmpi_sendrecv_f08_", Some("MPI_Sendrecv")),
             ("mpi_isend_f08ts_", Some("MPI_Isend")),
+            ("MPI_Allreduce_c", Some("MPI_Allreduce_c")),
+            ("mpi_allreduce__", Some("MPI_Allreduce")),
             ("MPI_Wtime", None),
+            ("MPI_Send_f", None),
+            ("mpi_solver_", None),
+            ("MPI_SEND", None),
             ("MPI_my_own", None),
             ("mpi_", None),
             ("mpi_init", None),
@@ -98,7 +107,7 @@ mod tests {
 
     #[test]
     fn libraries_of_mpi_are_told_from_others() {
-        for name in ["libmpich.so.12.2.2", "libmpi.so.40.30.4", "libmpich-abc.so"] {
+        for name in ["libmpich.so.12.2.2", "libmpi.so.40.30.4", "libmpich-abc.so", "libmpi_abi.so.0.0.0"] {
             assert!(is_library(name), "{name}");
         }
         for name in ["libmpir.so.23", "libmpiP.so", "libmpc.so.3", "libmy.so"] {

@@ -75,7 +75,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     };
     let row = |site: &&CallSite| {
         let mut row = vec![
-            format!("{} in {}", site.call, name::shorten(&site.caller, NAME_WIDTH)),
+            format!("{} in {}", name::printable(&site.call), name::shorten(&site.caller, NAME_WIDTH)),
             or(site.time_s.map(seconds)),
             or(site.waiting_s.map(seconds)),
             or(site.calls.map(|calls| within(calls.to_string(), site.error("calls")))),
@@ -98,7 +98,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
         notes.push(format!("waiting over hosts: their clocks were compared by messages, within {}", seconds(error)));
     }
     if let Some(reason) = mpi.split_missing.as_ref().filter(|_| most > FEW) {
-        notes.push(format!("waiting: {NOT_MEASURED} ({reason})"));
+        notes.push(format!("waiting: {NOT_MEASURED} ({})", name::printable(reason)));
     }
     if mpi.is_sampled() && most > FEW {
         notes.push(
@@ -110,7 +110,12 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     let unknown =
         shown.iter().filter(|site| site.calls.is_none()).find_map(|site| site.source.get("calls")?.reason.as_ref());
     if let Some(reason) = unknown.filter(|_| most > FEW) {
-        notes.push(format!("calls: {NOT_MEASURED} ({reason})"));
+        notes.push(format!("calls: {NOT_MEASURED} ({})", name::printable(reason)));
+    }
+    let unread =
+        shown.iter().filter(|site| site.calls.is_some()).find_map(|site| site.source.get("bytes")?.reason.as_ref());
+    if let Some(reason) = unread.filter(|_| most > FEW) {
+        notes.push(format!("bytes: {NOT_MEASURED} ({})", name::printable(reason)));
     }
     let mut titles = vec!["call", "time", "waiting", "calls", "bytes"];
     if crosses {
@@ -180,7 +185,7 @@ fn repeated(site: &CallSite) -> Option<String> {
     };
     Some(format!(
         "{} in {} sent {} between hosts, {} would do: {how} would save {}",
-        site.call,
+        name::printable(&site.call),
         name::shorten(&site.caller, NAME_WIDTH),
         si(sent as f64, "B"),
         si(needed, "B"),
@@ -213,7 +218,7 @@ pub fn verdict(profile: &Profile) -> Option<String> {
     Some(format!(
         "{} of the ranks' time is in MPI{waiting}: most in {} called by {}, {}{balance}.",
         percent(share),
-        longest.call,
+        name::printable(&longest.call),
         name::shorten(&longest.caller, NAME_WIDTH),
         seconds(seconds_of(longest))
     ))

@@ -36,6 +36,11 @@ impl Communicators {
         self.all.push(Communicator { made, parent, order, size: None, rank: None });
     }
 
+    /// Forgets a handle; what is known of its communicator stays.
+    pub fn remove(&mut self, handle: u64) {
+        self.by_handle.remove(&handle);
+    }
+
     /// That with an index.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut Communicator> {
         self.all.get_mut(index as usize)

@@ -115,6 +115,18 @@ pub enum Shape {
         /// Pointer to the request.
         request: u8,
     },
+    /// As `Prepare`, of a message in parts: argument 1 is their number, and the buffer is that of one part, always with a count of 64
+    /// bits.
+    PrepareParts {
+        /// What will be sent; `None`: it will be received.
+        buffer: Option<Buffer>,
+        /// To or from whom.
+        peer: Peer,
+        /// Communicator.
+        comm: u8,
+        /// Pointer to the request.
+        request: u8,
+    },
     /// Starts a prepared message: its argument is a pointer to the request.
     Start,
     /// Starts several: number, pointer to the requests.
@@ -127,6 +139,8 @@ pub enum Shape {
     TypeFree,
     /// Makes a communicator from communicator 0; the pointer to it is this argument.
     Communicator(Making, u8),
+    /// A communicator ends: pointer to it.
+    CommFree,
     /// The number of ranks, or the own rank, of communicator 0 goes to pointer 1.
     CommSize,
     /// See `CommSize`.
@@ -183,21 +197,32 @@ pub struct Function {
 }
 
 impl Function {
+    /// The argument that points to the request of what it prepares: a message, or a collective call, whose shape is that of the call
+    /// itself. `None`: it prepares nothing.
+    pub fn request(&self) -> Option<u8> {
+        match self.shape {
+            Shape::Prepare { request, .. } | Shape::PrepareParts { request, .. } => Some(request),
+            _ if self.name.ends_with("_init") && self.arguments > 3 => Some(self.arguments - 1),
+            _ => None,
+        }
+    }
+
     /// Whether what its arguments point to must be read while it is called.
     pub fn is_read_at_once(&self) -> bool {
-        matches!(
-            self.shape,
-            Shape::Type(..)
-                | Shape::TypeFree
-                | Shape::CommSize
-                | Shape::CommRank
-                | Shape::Communicator(..)
-                | Shape::Prepare { .. }
-                | Shape::Counts { .. }
-                | Shape::Scatter { counts: true, .. }
-                | Shape::StartAll
-                | Shape::Start
-        )
+        self.request().is_some()
+            || matches!(
+                self.shape,
+                Shape::Type(..)
+                    | Shape::TypeFree
+                    | Shape::CommSize
+                    | Shape::CommRank
+                    | Shape::Communicator(..)
+                    | Shape::CommFree
+                    | Shape::Counts { .. }
+                    | Shape::Scatter { counts: true, .. }
+                    | Shape::StartAll
+                    | Shape::Start
+            )
     }
 }
 
@@ -215,6 +240,8 @@ const SENDRECV: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), f
 const REPLACE: Shape = Shape::Send { buffer: buffer(0, 1, 2), to: peer(3, 4), from: Some(peer(5, 6)), comm: 7 };
 const SEND_INIT: Shape = Shape::Prepare { buffer: Some(buffer(0, 1, 2)), peer: peer(3, 4), comm: 5, request: 6 };
 const RECV_INIT: Shape = Shape::Prepare { buffer: None, peer: peer(3, 4), comm: 5, request: 6 };
+const PSEND_INIT: Shape = Shape::PrepareParts { buffer: Some(buffer(0, 2, 3)), peer: peer(4, 5), comm: 6, request: 8 };
+const PRECV_INIT: Shape = Shape::PrepareParts { buffer: None, peer: peer(4, 5), comm: 6, request: 8 };
 const BCAST: Shape = Shape::FromRoot { buffer: buffer(0, 1, 2), root: 3, comm: 4 };
 const REDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 6 };
 const ALLREDUCE: Shape = Shape::Each { buffer: buffer(0, 2, 3), in_place: Some(buffer(1, 2, 3)), comm: 5 };
@@ -259,6 +286,8 @@ pub const FUNCTIONS: &[Function] = &[
     function("Ssend_init", SEND_INIT, 7),
     function("Rsend_init", SEND_INIT, 7),
     function("Recv_init", RECV_INIT, 7),
+    function("Psend_init", PSEND_INIT, 9),
+    function("Precv_init", PRECV_INIT, 9),
     function("Start", Shape::Start, 1),
     function("Startall", Shape::StartAll, 2),
     function("Bcast", BCAST, 5),
@@ -303,6 +332,27 @@ pub const FUNCTIONS: &[Function] = &[
     function("Ineighbor_alltoall", Shape::Undescribed, 8),
     function("Ineighbor_alltoallv", Shape::Undescribed, 10),
     function("Ineighbor_alltoallw", Shape::Undescribed, 10),
+    function("Bcast_init", BCAST, 7),
+    function("Reduce_init", REDUCE, 9),
+    function("Allreduce_init", ALLREDUCE, 8),
+    function("Scan_init", ALLREDUCE, 8),
+    function("Exscan_init", ALLREDUCE, 8),
+    function("Reduce_scatter_block_init", REDUCE_SCATTER_BLOCK, 8),
+    function("Reduce_scatter_init", REDUCE_SCATTER, 8),
+    function("Allgather_init", ALLGATHER, 9),
+    function("Allgatherv_init", ALLGATHERV, 10),
+    function("Gather_init", GATHER, 10),
+    function("Gatherv_init", GATHERV, 11),
+    function("Scatter_init", SCATTER, 10),
+    function("Scatterv_init", SCATTERV, 11),
+    function("Alltoall_init", ALLTOALL, 9),
+    function("Alltoallv_init", ALLTOALLV, 11),
+    function("Alltoallw_init", Shape::Undescribed, 11),
+    function("Neighbor_allgather_init", Shape::Undescribed, 9),
+    function("Neighbor_allgatherv_init", Shape::Undescribed, 10),
+    function("Neighbor_alltoall_init", Shape::Undescribed, 9),
+    function("Neighbor_alltoallv_init", Shape::Undescribed, 11),
+    function("Neighbor_alltoallw_init", Shape::Undescribed, 11),
     function("Barrier", Shape::Wait, 1),
     function("Ibarrier", Shape::Wait, 2),
     function("Wait", Shape::Wait, 2),
@@ -343,11 +393,16 @@ pub const FUNCTIONS: &[Function] = &[
     function("Win_allocate_shared", Shape::Wait, 6),
     function("Win_create_dynamic", Shape::Wait, 3),
     function("Win_free", Shape::Wait, 1),
-    function("Comm_free", Shape::Wait, 1),
+    function("Comm_free", Shape::CommFree, 1),
+    function("Comm_disconnect", Shape::CommFree, 1),
     function("Comm_create_group", Shape::Wait, 4),
     function("Intercomm_create", Shape::Wait, 6),
     function("Intercomm_merge", Shape::Wait, 3),
     function("Comm_spawn", Shape::Wait, 8),
+    function("Comm_spawn_multiple", Shape::Wait, 9),
+    function("Comm_accept", Shape::Wait, 5),
+    function("Comm_connect", Shape::Wait, 5),
+    function("Comm_create_from_group", Shape::Wait, 5),
     function("Graph_create", Shape::Communicator(Making::Other, 5), 6),
     function("Dist_graph_create", Shape::Communicator(Making::Other, 8), 9),
     function("Dist_graph_create_adjacent", Shape::Communicator(Making::Other, 9), 10),
@@ -356,12 +411,15 @@ pub const FUNCTIONS: &[Function] = &[
     function("Comm_dup", Shape::Communicator(Making::Same, 1), 2),
     function("Comm_dup_with_info", Shape::Communicator(Making::Same, 2), 3),
     function("Comm_idup", Shape::Communicator(Making::Same, 1), 3),
+    function("Comm_idup_with_info", Shape::Communicator(Making::Same, 2), 4),
     function("Comm_create", Shape::Communicator(Making::Other, 2), 3),
     function("Cart_create", Shape::Communicator(Making::Grid, 5), 6),
     function("Cart_sub", Shape::Communicator(Making::Subgrid, 2), 3),
     function("Init", Shape::Wait, 2),
     function("Init_thread", Shape::Wait, 4),
     function("Finalize", Shape::Wait, 0),
+    function("Session_init", Shape::Wait, 3),
+    function("Session_finalize", Shape::Wait, 1),
     function("Comm_size", Shape::CommSize, 2),
     function("Comm_rank", Shape::CommRank, 2),
     function("Type_contiguous", Shape::Type(Constructor::Contiguous, 2), 3),
@@ -413,6 +471,7 @@ pub fn named(symbol: &str) -> Option<(u16, Binding)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::mpi_name::of_symbol;
 
     #[test]
     fn names_of_all_bindings_are_known() {
@@ -437,7 +496,7 @@ mod tests {
                 | Shape::ForEach { comm, .. }
                 | Shape::Counts { comm, .. }
                 | Shape::Scatter { comm, .. } => comm,
-                Shape::Prepare { request, .. } => request,
+                Shape::Prepare { request, .. } | Shape::PrepareParts { request, .. } => request,
                 Shape::Type(_, new) | Shape::Communicator(_, new) => new,
                 Shape::OneSided { target, .. } | Shape::OneElement { target, .. } => target,
                 _ => 0,
@@ -448,5 +507,9 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), FUNCTIONS.len());
+        for name in names {
+            let symbol = format!("MPI_{name}");
+            assert_eq!(of_symbol(&symbol), Some(symbol), "samples know it, too");
+        }
     }
 }

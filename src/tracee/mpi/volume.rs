@@ -11,11 +11,16 @@ use super::functions::{Buffer, Constructor, Function, Peer, Shape};
 /// Most elements of an array that a call passes.
 const LONGEST_ARRAY: usize = 1 << 20;
 
+/// No process has more memory that it can address: what is longer is no buffer.
+const LARGEST_BUFFER: u64 = 1 << 56;
+
 /// What is known of the handles of one process.
 #[derive(Debug, Clone, Default)]
 pub struct Handles {
     /// The library.
     pub family: Family,
+    /// There is more than one: no handle is understood.
+    pub is_mixed: bool,
     /// Bytes of the datatypes, by handle.
     pub datatypes: HashMap<u64, u64>,
     /// Handles of `MPI_COMM_WORLD`.
@@ -97,11 +102,17 @@ impl Handles {
     /// Bytes of an element of a datatype.
     pub fn datatype(&self, handle: u64) -> Option<u64> {
         let handle = self.handle(handle);
-        self.family.bytes_in_handle(handle).or_else(|| self.datatypes.get(&handle).copied())
+        let known = || self.family.bytes_in_handle(handle).or_else(|| self.datatypes.get(&handle).copied());
+        if self.is_mixed { None } else { known() }
     }
 
-    /// Bytes that the call passes; `None`: not known. A receive passes none.
+    /// Bytes that the call passes; `None`: not known. A receive passes none, and neither does a call that prepares another.
     pub fn bytes(&self, call: &Call<'_>) -> Option<u64> {
+        if call.function.request().is_some() { Some(0) } else { self.passes(call) }
+    }
+
+    /// Bytes that the call passes, or one that it prepares.
+    fn passes(&self, call: &Call<'_>) -> Option<u64> {
         match call.function.shape {
             Shape::Send { buffer, to, .. } => {
                 if call.int(to.rank)? == self.family.nobody() {
@@ -130,7 +141,7 @@ impl Handles {
             Shape::Undescribed => None,
             Shape::ForEach { buffer, in_place, comm } => {
                 let ranks = u64::from(*self.sizes.get(&self.handle(call.argument(comm)?))?);
-                Some(self.of_buffer(call, self.buffer(call, buffer, in_place)?)? * ranks)
+                self.of_buffer(call, self.buffer(call, buffer, in_place)?)?.checked_mul(ranks)
             }
             Shape::Counts { buffer, in_place, comm } => {
                 self.of_counts(call, self.buffer(call, buffer, in_place)?, comm)
@@ -143,13 +154,13 @@ impl Handles {
                 if counts {
                     return self.of_counts(call, buffer, comm);
                 }
-                Some(self.of_buffer(call, buffer)? * u64::from(*self.sizes.get(&comm_handle)?))
+                self.of_buffer(call, buffer)?.checked_mul(u64::from(*self.sizes.get(&comm_handle)?))
             }
             Shape::Start => self.started(call, call.argument(0)?, 1),
             Shape::StartAll => self.started(call, call.argument(1)?, u64::from(call.int(0)?.max(0) as u32)),
-            Shape::Receive { .. } | Shape::Prepare { .. } | Shape::Wait => Some(0),
+            Shape::Receive { .. } | Shape::Prepare { .. } | Shape::PrepareParts { .. } | Shape::Wait => Some(0),
             Shape::Type(..) | Shape::TypeFree => Some(0),
-            Shape::Communicator(..) | Shape::CommSize | Shape::CommRank => Some(0),
+            Shape::Communicator(..) | Shape::CommFree | Shape::CommSize | Shape::CommRank => Some(0),
         }
     }
 
@@ -163,11 +174,18 @@ impl Handles {
         }
     }
 
-    /// Bytes of the message that the call prepares. `None`: not known.
+    /// Bytes of the message, or of the collective call, that the call prepares. `None`: not known.
     pub fn prepares(&self, call: &Call<'_>) -> Option<u64> {
-        let Shape::Prepare { buffer, peer, .. } = call.function.shape else { return None };
+        let (buffer, peer, parts, wide) = match call.function.shape {
+            Shape::Prepare { buffer, peer, .. } => (buffer, peer, 1, call.wide),
+            Shape::PrepareParts { buffer, peer, .. } => (buffer, peer, u64::try_from(call.int(1)?).ok()?, true),
+            _ => return self.passes(call),
+        };
         let Some(buffer) = buffer else { return Some(0) };
-        if call.int(peer.rank)? == self.family.nobody() { Some(0) } else { self.of_buffer(call, buffer) }
+        if call.int(peer.rank)? == self.family.nobody() {
+            return Some(0);
+        }
+        self.of_buffer(&Call { wide, ..*call }, buffer)?.checked_mul(parts)
     }
 
     /// The communicator of the call: for one that makes another, its parent.
@@ -180,7 +198,8 @@ impl Handles {
             | Shape::ForEach { comm, .. }
             | Shape::Counts { comm, .. }
             | Shape::Scatter { comm, .. }
-            | Shape::Prepare { comm, .. } => comm,
+            | Shape::Prepare { comm, .. }
+            | Shape::PrepareParts { comm, .. } => comm,
             Shape::Wait if matches!(call.function.name, "Barrier" | "Ibarrier") => 0,
             Shape::Communicator(..) => 0,
             _ => return None,
@@ -218,10 +237,16 @@ impl Handles {
 
     /// A communicator was made.
     pub fn made(&mut self, handle: u64, parent: u32, made: Made) {
-        // The handle of one that was freed may come again.
         self.sizes.remove(&handle);
         self.ranks.remove(&handle);
         self.communicators.add(handle, parent, made);
+    }
+
+    /// A communicator ends: its handle may come again, for one whose making is not followed.
+    pub fn freed(&mut self, handle: u64) {
+        self.sizes.remove(&handle);
+        self.ranks.remove(&handle);
+        self.communicators.remove(handle);
     }
 
     /// The number of ranks of a communicator.
@@ -278,19 +303,21 @@ impl Handles {
         if count == 0 {
             return Some(0);
         }
-        count.checked_mul(self.datatype(call.argument(buffer.datatype)?)?)
+        let bytes = count.checked_mul(self.datatype(call.argument(buffer.datatype)?)?);
+        bytes.filter(|bytes| *bytes <= LARGEST_BUFFER)
     }
 
     fn of_counts(&self, call: &Call<'_>, buffer: Buffer, comm: u8) -> Option<u64> {
         let ranks = *self.sizes.get(&self.handle(call.argument(comm)?))?;
-        let all: u64 = call.counts(buffer.count, u64::from(ranks))?.iter().sum();
+        let all = total(call.counts(buffer.count, u64::from(ranks))?)?;
         if all == 0 { Some(0) } else { all.checked_mul(self.datatype(call.argument(buffer.datatype)?)?) }
     }
 
     fn started(&self, call: &Call<'_>, at: u64, number: u64) -> Option<u64> {
-        (0..number.min(LONGEST_ARRAY as u64))
-            .map(|i| self.prepared.get(&self.handle_in_array(call.read, at, i)?).copied()?)
-            .sum()
+        (0..number.min(LONGEST_ARRAY as u64)).try_fold(0u64, |all, i| {
+            let bytes = self.prepared.get(&self.handle_in_array(call.read, at, i)?).copied()?;
+            all.checked_add(bytes?)
+        })
     }
 
     /// Bytes of an element of the datatype that a constructor makes.
@@ -300,20 +327,14 @@ impl Handles {
             Constructor::Contiguous => call.count(0)?.checked_mul(old(1)?),
             Constructor::Vector => call.count(0)?.checked_mul(call.count(1)?)?.checked_mul(old(3)?),
             Constructor::IndexedBlock => call.count(0)?.checked_mul(call.count(1)?)?.checked_mul(old(3)?),
-            Constructor::Indexed => {
-                let blocks: u64 = call.counts(1, call.count(0)?)?.iter().sum();
-                blocks.checked_mul(old(3)?)
-            }
+            Constructor::Indexed => total(call.counts(1, call.count(0)?)?)?.checked_mul(old(3)?),
             Constructor::Struct => {
                 let types = call.argument(3)?;
                 let lengths = call.counts(1, call.count(0)?)?;
-                lengths
-                    .iter()
-                    .enumerate()
-                    .map(|(i, length)| {
-                        length.checked_mul(self.datatype(self.handle_in_array(call.read, types, i as u64)?)?)
-                    })
-                    .sum()
+                (0..).zip(lengths).try_fold(0u64, |all, (i, length)| {
+                    let element = self.datatype(self.handle_in_array(call.read, types, i)?)?;
+                    all.checked_add(length.checked_mul(element)?)
+                })
             }
             Constructor::Resized | Constructor::Dup => old(0),
             Constructor::Subarray => {
@@ -322,6 +343,11 @@ impl Handles {
             }
         }
     }
+}
+
+/// `None`: an overflow, so they are no counts.
+fn total(counts: Vec<u64>) -> Option<u64> {
+    counts.into_iter().try_fold(0u64, u64::checked_add)
 }
 
 #[cfg(test)]
@@ -374,6 +400,55 @@ mod tests {
         assert_eq!(bytes("MPI_Scatter", &[8, 2, INT, 8, 2, INT, 1, WORLD]), Some(32), "the root");
         assert_eq!(bytes("MPI_Scatter", &[8, 2, INT, 8, 2, INT, 0, WORLD]), Some(0));
         assert_eq!(bytes("MPI_Recv", &[8, 2, INT, 0, 7, WORLD, 0]), Some(0));
+    }
+
+    #[test]
+    fn arguments_that_are_none_are_not_measured() {
+        let garbage = i64::MAX as u64;
+        assert_eq!(bytes("MPI_Send_c", &[9, garbage, DOUBLE, 1, 7, WORLD]), None);
+        assert_eq!(bytes("MPI_Send_c", &[9, 1 << 60, INT, 1, 7, WORLD]), None, "longer than any memory");
+        assert_eq!(bytes("MPI_Alltoall_c", &[8, 1 << 55, INT, 8, 2, INT, WORLD]), None);
+        let no_memory = |_: u64, _: &mut [u8]| false;
+        let unreadable = call("MPI_Alltoallv", &[8, 0x1000, 0, INT, 8, 0, 0, INT, WORLD], &no_memory);
+        assert_eq!(handles().bytes(&unreadable), None);
+        let large = |_: u64, buffer: &mut [u8]| {
+            let count = i64::MAX.to_le_bytes();
+            buffer.iter_mut().zip(count.iter().cycle()).for_each(|(to, from)| *to = *from);
+            true
+        };
+        let arguments = [8, 0x1000, 0, INT, 8, 0, 0, INT, WORLD];
+        assert_eq!(handles().bytes(&call("MPI_Alltoallv_c", &arguments, &large)), None);
+        let mixed = Handles { is_mixed: true, ..handles() };
+        assert_eq!(mixed.bytes(&call("MPI_Send", &[9, 5, INT, 1, 7, WORLD], &no_memory)), None, "of two libraries");
+    }
+
+    #[test]
+    fn a_handle_that_comes_again_is_another_communicator() {
+        let mut handles = handles();
+        let half = 0x8400_0002;
+        handles.made(half, 0, Made::Same);
+        handles.has_size(half, 2);
+        let passes =
+            |handles: &Handles| handles.bytes(&call("MPI_Alltoall", &[8, 2, INT, 8, 2, INT, half], &|_, _| false));
+        assert_eq!((passes(&handles), handles.communicator_index(half)), (Some(16), Some(1)));
+        handles.freed(half);
+        assert_eq!((passes(&handles), handles.communicator_index(half)), (None, None));
+    }
+
+    #[test]
+    fn parts_of_a_message_are_added_up() {
+        let prepares = |name, arguments: &[u64]| handles().prepares(&call(name, arguments, &|_, _| false));
+        assert_eq!(prepares("MPI_Psend_init", &[8, 4, 100, DOUBLE, 1, 7, WORLD, 0, 0]), Some(3200));
+        assert_eq!(prepares("MPI_Psend_init", &[8, 2, 3 << 30, INT, 1, 7, WORLD, 0, 0]), Some(3 << 33));
+        assert_eq!(prepares("MPI_Bcast_init", &[8, 100, DOUBLE, 1, WORLD, 0, 0]), Some(800), "of a collective call");
+        assert_eq!(
+            prepares("MPI_Bcast_init", &[8, 100, DOUBLE, 0, WORLD, 0, 0]),
+            Some(0),
+            "of which this is not the root"
+        );
+        assert_eq!(bytes("MPI_Bcast_init", &[8, 100, DOUBLE, 1, WORLD, 0, 0]), Some(0));
+        assert_eq!(prepares("MPI_Precv_init", &[8, 4, 100, DOUBLE, 1, 7, WORLD, 0, 0]), Some(0));
+        assert_eq!(prepares("MPI_Psend_init", &[8, 4, 100, DOUBLE, u64::from(u32::MAX), 7, WORLD, 0, 0]), Some(0));
     }
 
     #[test]

@@ -34,13 +34,14 @@ impl Entry {
 pub struct Places {
     entries: AddressMap<u64, Entry>,
     names: Vec<String>,
-    known: HashSet<u32>,
+    /// Modules, and where they are mapped: they may be closed, and opened again elsewhere.
+    known: HashSet<(u32, u64)>,
 }
 
 impl Places {
     /// Adds what module `number` has, which is mapped with `bias`.
     pub fn add(&mut self, number: u32, symbols: &BlasSymbols, bias: u64) {
-        if !self.known.insert(number) {
+        if !self.known.insert((number, bias)) {
             return;
         }
         for found in &symbols.functions {

@@ -47,7 +47,7 @@ impl WatchedPlaces {
         if self.mpi.is_empty() && self.blas.is_empty() {
             return None;
         }
-        if let Some(entry) = self.mpi.entry(at) {
+        if let Some(entry) = self.mpi.watched(at) {
             let at_once = entry.function().is_read_at_once() && entry.binding != Binding::Fortran;
             return Some(Watched::Call { on_stack: entry.on_stack(), behind: &[], at_once });
         }

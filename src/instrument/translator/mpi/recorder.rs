@@ -101,7 +101,7 @@ impl MpiRecorder {
     pub fn lend(&mut self, address_space: &AddressSpace, cache: &CodeCache, thread: &Thread) -> Lent {
         let mut handles = self.handles.remove(&address_space.pid).unwrap_or_default();
         let mpi = &cache.watched.mpi;
-        handles.family = mpi.family.unwrap_or_default();
+        (handles.family, handles.is_mixed) = (mpi.family.unwrap_or_default(), mpi.is_mixed);
         handles.worlds.clone_from(&mpi.worlds);
         if handles.datatypes.len() < mpi.datatypes.len() {
             handles.datatypes.extend(mpi.datatypes.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
@@ -182,11 +182,14 @@ impl MpiRecorder {
         let comm = handles.communicator(&call).filter(|_| describes);
         let communicator = comm.and_then(|comm| handles.communicator_index(comm));
         let result = if is_c { result_of(handles, &call) } else { None };
-        if let Shape::TypeFree = function.shape
+        if let Shape::TypeFree | Shape::CommFree = function.shape
             && is_c
             && let Some(handle) = handles.handle_behind(&read, arguments.first().copied().unwrap_or(0))
         {
-            handles.datatypes.remove(&handle);
+            match function.shape {
+                Shape::TypeFree => _ = handles.datatypes.remove(&handle),
+                _ => handles.freed(handle),
+            }
         }
         // The work of a Fortran call is described by the C call within.
         if let Some(outer) = outer.filter(|_| describes) {
@@ -294,10 +297,10 @@ impl MpiRecorder {
         let Some(site) = site.and_then(|site| self.sites.get_mut(site as usize)) else { return };
         match bytes {
             Some(bytes) => {
-                site.bytes += bytes;
+                site.bytes = site.bytes.saturating_add(bytes);
                 let size = ((u64::BITS - bytes.leading_zeros()) as usize).min(SIZES - 1);
                 site.sizes[size] += 1;
-                site.size_bytes[size] += bytes;
+                site.size_bytes[size] = site.size_bytes[size].saturating_add(bytes);
             }
             None => site.unknown += 1,
         }
@@ -356,6 +359,9 @@ fn read_memory(memory: &Memory, at: u64, buffer: &mut [u8]) -> bool {
 /// What is to be read behind the pointers of `call` when it returns.
 fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
     let argument = |i: u8| call.arguments.get(usize::from(i)).copied();
+    if let Some(request) = call.function.request() {
+        return Some(Returns::Prepared(argument(request)?, handles.prepares(call)));
+    }
     match call.function.shape {
         Shape::Type(constructor, new) => {
             Some(Returns::Datatype(argument(new)?, handles.constructed(call, constructor)))
@@ -366,7 +372,6 @@ fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
         }
         Shape::CommSize => Some(Returns::Size(handles.handle(argument(0)?), argument(1)?)),
         Shape::CommRank => Some(Returns::Rank(handles.handle(argument(0)?), argument(1)?)),
-        Shape::Prepare { request, .. } => Some(Returns::Prepared(argument(request)?, handles.prepares(call))),
         _ => None,
     }
 }
