@@ -11,6 +11,7 @@ mod lines;
 mod mpi;
 mod regions;
 
+pub use hosts::tell_apart as tell_hosts_apart;
 pub use jobs::MergeError;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use crate::profile::{Function, Profile};
 ///
 /// # Errors
 /// They do not belong together.
-pub fn merge(profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeError> {
+pub fn merge(mut profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeError> {
+    hosts::tell_apart(&mut profiles);
     let (arrangement, missing) = jobs::arrangement(&profiles, partial)?;
     let hosts = match arrangement {
         Arrangement::SideBySide => hosts::together(&profiles),

@@ -68,6 +68,7 @@ fn rank_of(profile: &Profile, rank: &LaunchedRank, job: Option<String>) -> Rank 
         ranks: rank.ranks,
         job,
         host: profile.run.threads.first().map(|thread| thread.host.clone()).unwrap_or_default(),
+        boot: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned()),
         wall_s: pass.map(|pass| pass.wall_s),
         cpu_s: pass.map(|pass| pass.cpu_s),
         exit_status: profile.run.exit_status,

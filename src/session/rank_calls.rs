@@ -1,7 +1,7 @@
 //! Single calls of MPI of each rank: a file in the rank's folder, read when the ranks are merged.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::SessionError;
 use super::launcher::LaunchedRank;
@@ -39,9 +39,13 @@ pub fn write(folder: &OutputFolder, profile: &Profile) -> Result<(), SessionErro
 /// Splits the time of MPI of `profiles`, those of `ranks` (number, path of the profile), into waiting and the rest; or says in them why that
 /// cannot be done.
 pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
-    let read =
-        |path: &Path| -> Option<RankCalls> { rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok() };
-    let calls: Option<Vec<RankCalls>> = ranks.iter().map(|(_, path)| read(path)).collect();
+    let read = |(profile, (_, path)): (&Profile, &(u32, PathBuf))| -> Option<RankCalls> {
+        let calls: RankCalls = rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok()?;
+        // Hosts of equal names were told apart.
+        let host = profile.run.ranks.first().map_or(calls.host, |rank| rank.host.clone());
+        Some(RankCalls { host, ..calls })
+    };
+    let calls: Option<Vec<RankCalls>> = profiles.iter().zip(ranks).map(read).collect();
     let all = profiles.len();
     let mut mpis: Vec<&mut Mpi> = profiles.iter_mut().filter_map(|profile| profile.mpi.as_mut()).collect();
     if mpis.len() == all && all > 1 && mpis.iter().all(|mpi| mpi.is_sampled()) {

@@ -3,7 +3,7 @@
 //! Ranks that share a host share its ceilings: k busy threads there are set against the host's ceiling of k threads. Hosts do not share
 //! anything: their ceilings add up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::{Profile, run::Thread};
@@ -26,6 +26,22 @@ pub fn together(profiles: &[Profile]) -> Option<Machine> {
     }
     let parts: Vec<Part<'_>> = parts.into_iter().map(|(_, part)| part).collect();
     (parts.len() > 1).then(|| sum(&parts))
+}
+
+/// Gives hosts of equal names the beginning of what distinguishes them.
+pub fn tell_apart(profiles: &mut [Profile]) {
+    let mut boots: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for rank in profiles.iter().flat_map(|profile| &profile.run.ranks) {
+        boots.entry(rank.host.clone()).or_default().extend(rank.boot.clone());
+    }
+    for profile in profiles {
+        let [rank] = &mut profile.run.ranks[..] else { continue };
+        let several = boots.get(&rank.host).is_some_and(|boots| boots.len() > 1);
+        if let Some(boot) = rank.boot.as_ref().filter(|_| several) {
+            rank.host = format!("{} {}", rank.host, boot.get(..8).unwrap_or(boot));
+            profile.run.threads.iter_mut().for_each(|thread| thread.host.clone_from(&rank.host));
+        }
+    }
 }
 
 fn host_of(profile: &Profile) -> String {
@@ -99,6 +115,7 @@ fn at(machine: &Machine, id: &str, threads: u32) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::run::Rank;
 
     fn rank_on(host: &str, cores: u32, rates: &[(u32, f64)]) -> Profile {
         let ceilings = rates.iter().map(|(n, rate)| Ceiling::reproduced("dp.fma", *rate, "flop/s", *n)).collect();
@@ -121,6 +138,23 @@ mod tests {
         // One rank on `b` while two are on `a`.
         assert_eq!(machine.value("dp.fma", 3), Some(30.0));
         assert_eq!((machine.value("dp.fma", 1), machine.cores), (Some(10.0), 8));
+    }
+
+    #[test]
+    fn hosts_of_equal_names_are_two() {
+        let on = |boot: &str| {
+            let mut profile = rank_on("node", 4, &[(1, 10.0), (2, 20.0), (4, 30.0)]);
+            profile.run.ranks.push(Rank { host: "node".into(), boot: Some(boot.into()), ..Rank::default() });
+            profile
+        };
+        let mut ranks = [on("11111111-a"), on("22222222-b"), on("22222222-b")];
+        tell_apart(&mut ranks);
+        let hosts: Vec<&str> = ranks.iter().map(|profile| profile.run.ranks[0].host.as_str()).collect();
+        assert_eq!(hosts, ["node 11111111", "node 22222222", "node 22222222"]);
+        assert_eq!(together(&ranks).unwrap().cores, 8);
+        let mut alike = [on("11111111-a"), on("11111111-a")];
+        tell_apart(&mut alike);
+        assert_eq!((alike[0].run.ranks[0].host.as_str(), together(&alike)), ("node", None));
     }
 
     #[test]
