@@ -103,6 +103,9 @@ pub fn rank_folder(
     let fail = |source: io::Error| SessionError::Output { path: base.clone(), source };
     fs::create_dir_all(parent_of(&base)).map_err(fail)?;
     let _alone = alone(&base);
+    if let Some(aside) = set_aside_while_it_started(&base, launching) {
+        return OutputFolder::of_rank(aside.join(folder_name(launching.rank)), true, needed);
+    }
     let known = read(&base);
     let shared = known.as_ref().and_then(|known| launching.joins(known));
     if shared.is_none() {
@@ -127,7 +130,31 @@ pub fn rank_folder(
         whole_file::write(&base.join(JOB_FILE), text.as_bytes()).map_err(fail)?;
     }
     let is_shared = file.launches.len() > 1;
-    OutputFolder::of_rank(base.join(format!("rank-{}", launching.rank.rank)), is_shared, needed)
+    OutputFolder::of_rank(base.join(folder_name(launching.rank)), is_shared, needed)
+}
+
+/// The name of a rank's folder in that of its job.
+fn folder_name(rank: &LaunchedRank) -> String {
+    format!("rank-{}", rank.rank)
+}
+
+/// Where the first ranks of this launch are, if another job's have set the folder aside before this rank came.
+fn set_aside_while_it_started(base: &Path, launching: &Launching<'_>) -> Option<PathBuf> {
+    let launch = launching.launch();
+    launch.job.as_ref()?;
+    if read(base).is_some_and(|file| launching.joins(&file).is_some()) {
+        return None;
+    }
+    let lacks_us = |folder: &PathBuf| {
+        let is_missing = !folder.join(folder_name(launching.rank)).exists();
+        is_missing && read(folder).is_some_and(|file| file.launches.iter().any(|known| known.is(&launch)))
+    };
+    kept(base).filter(lacks_us).last()
+}
+
+/// The folders that were set aside, in order.
+fn kept(base: &Path) -> impl Iterator<Item = PathBuf> {
+    (1u32..).map(|n| output::aside(base, n)).take_while(|folder| folder.exists())
 }
 
 fn parent_of(base: &Path) -> &Path {
@@ -160,13 +187,11 @@ pub fn rank_folder_now(folder: OutputFolder, launching: &Launching<'_>) -> Outpu
     let Some(base) = folder.path().parent().map(Path::to_owned) else { return folder };
     let launch = launching.launch();
     let is_ours = |base: &Path| read(base).is_some_and(|file| file.launches.iter().any(|known| known.is(&launch)));
-    let name = format!("rank-{}", launching.rank.rank);
     if launch.job.is_none() || is_ours(&base) {
         return folder;
     }
-    let aside = (1u32..).map(|n| output::aside(&base, n)).take_while(|aside| aside.exists());
-    match aside.filter(|aside| is_ours(aside)).last() {
-        Some(aside) => OutputFolder::existing(&aside.join(name)),
+    match kept(&base).filter(|aside| is_ours(aside)).last() {
+        Some(aside) => OutputFolder::existing(&aside.join(folder_name(launching.rank))),
         None => folder,
     }
 }
@@ -202,4 +227,77 @@ pub fn rank_profiles(folder: &Path) -> Vec<(u32, PathBuf)> {
         .collect();
     all.sort();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts rank `number` of a job of `ranks`; its folder.
+    fn started(base: &Path, job: &str, number: u32, ranks: u32) -> OutputFolder {
+        let rank = rank(job, number, ranks);
+        rank_folder(Some(base), &of(&rank), &[]).unwrap()
+    }
+
+    fn rank(job: &str, rank: u32, ranks: u32) -> LaunchedRank {
+        LaunchedRank { rank, ranks: Some(ranks), job: Some(job.into()), starts_twice: false }
+    }
+
+    fn of(rank: &LaunchedRank) -> Launching<'_> {
+        Launching { rank, passes: Passes::Single, command: &[] }
+    }
+
+    /// Ends a rank: its profile is written where its folder is now.
+    fn ended(base: &Path, job: &str, number: u32, ranks: u32) -> (PathBuf, bool) {
+        let rank = rank(job, number, ranks);
+        let was = OutputFolder::existing(&base.join(folder_name(&rank)));
+        let folder = rank_folder_now(was, &of(&rank));
+        folder.write("profile.json", b"{}").unwrap();
+        (folder.path().to_owned(), is_last(folder.path(), &rank))
+    }
+
+    fn numbers(folder: &Path) -> Vec<u32> {
+        rank_profiles(folder).into_iter().map(|(rank, _)| rank).collect()
+    }
+
+    #[test]
+    fn a_smaller_job_after_a_larger_has_its_own_ranks_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("out");
+        for (job, ranks) in [("large", 4), ("small", 2)] {
+            (0..ranks).for_each(|n| _ = started(&base, job, n, ranks));
+            let last: Vec<bool> = (0..ranks).map(|n| ended(&base, job, n, ranks).1).collect();
+            assert_eq!(last.iter().filter(|last| **last).count(), 1, "{job}");
+        }
+        assert_eq!(numbers(&base), [0, 1]);
+        assert_eq!(numbers(&dir.path().join("out.1")), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn jobs_that_start_into_one_folder_at_once_are_kept_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("out");
+        for (job, number) in [("a", 0), ("b", 0), ("a", 1), ("b", 1)] {
+            started(&base, job, number, 2);
+        }
+        let ends: Vec<(PathBuf, bool)> =
+            [("a", 0), ("b", 0), ("b", 1), ("a", 1)].map(|(job, n)| ended(&base, job, n, 2)).into();
+        let aside = dir.path().join("out.1");
+        let folders: Vec<&Path> = ends.iter().map(|(path, _)| path.parent().unwrap()).collect();
+        assert_eq!(folders, [&aside, &base, &base, &aside]);
+        assert_eq!(ends.iter().map(|(_, last)| *last).collect::<Vec<_>>(), [false, false, true, true]);
+        assert_eq!((numbers(&base), numbers(&aside)), (vec![0, 1], vec![0, 1]));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "each job has one folder");
+    }
+
+    #[test]
+    fn three_hundred_ranks_have_their_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("out");
+        (0..300).for_each(|n| _ = started(&base, "j", n, 300));
+        let last: Vec<u32> = (0..300).rev().filter(|n| ended(&base, "j", *n, 300).1).collect();
+        assert_eq!(last, [0], "the one that ends last");
+        assert_eq!(numbers(&base), (0..300).collect::<Vec<_>>());
+        assert_eq!(was_ended(&base), None);
+    }
 }
