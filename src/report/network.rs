@@ -2,6 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
+use super::name;
 use super::number::{seconds, si};
 use crate::profile::network::{CollectiveCurve, Curve, Distance, Network, PairCurve};
 
@@ -18,7 +19,8 @@ const UNKNOWN: &str = "–";
 pub fn text(network: &Network) -> String {
     let ranks: usize = network.hosts.iter().map(|host| host.ranks.len()).sum();
     let hosts = network.hosts.len();
-    let mut out = format!("{}, {ranks} ranks on {hosts} host{}\n", network.library, if hosts == 1 { "" } else { "s" });
+    let library = name::printable(&network.library);
+    let mut out = format!("{library}, {ranks} ranks on {hosts} host{}\n", if hosts == 1 { "" } else { "s" });
     if !network.pairs.is_empty() {
         out += &format!("\n{}", pairs(&network.pairs));
     }
@@ -26,7 +28,7 @@ pub fn text(network: &Network) -> String {
         out += &format!("\n{}", collectives(&network.collectives));
     }
     for line in network.missing.iter().take(MISSING) {
-        out += &format!("not measured: {line}\n");
+        out += &format!("not measured: {}\n", name::printable(line));
     }
     let more = network.missing.len().saturating_sub(MISSING);
     if more > 0 {

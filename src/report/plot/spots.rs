@@ -5,7 +5,7 @@ use svg::node::element::{Circle, Line};
 use super::page;
 use crate::profile::communication::Communication;
 use crate::report::number::{percent, seconds, si};
-use crate::report::palette;
+use crate::report::{name, palette};
 
 /// A function in the picture. Rates are of all ranks together.
 pub struct Spot<'p> {
@@ -28,6 +28,7 @@ pub struct Roofs {
 
 /// Of a dot.
 pub const RADIUS: f64 = 6.0;
+const NAME_WIDTH: usize = 500;
 
 /// The dot of a function, with its figures.
 pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
@@ -38,7 +39,8 @@ pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
         .set("class", "rf-dot")
         .set("fill", palette::hex(Some(class(spot))));
     let of = spot.of;
-    let mut text = format!("{}\n{} of work, {} in MPI", of.name, seconds(of.work_s.unwrap_or(0.0)), seconds(of.mpi_s));
+    let name = name::shorten(&of.name, NAME_WIDTH);
+    let mut text = format!("{name}\n{} of work, {} in MPI", seconds(of.work_s.unwrap_or(0.0)), seconds(of.mpi_s));
     if let Some(waiting) = of.waiting_s {
         text += &format!(", {} of it waiting", seconds(waiting));
     }

@@ -89,3 +89,35 @@ fn the_table_says_what_holds_them_and_the_page_turns_the_picture() {
     assert!(refused.contains("ceilings of the network"), "{refused}");
     assert!(!render(&profile, Format::Html, &View::default()).unwrap().contains("rf-volume"));
 }
+
+#[test]
+fn hostile_names_of_hosts_functions_and_calls_stay_text() {
+    let hostile = "<script>alert('x')</script>\u{1b}[2J\"\u{202e}\n|";
+    let mut profile = profile();
+    profile.run.ranks.iter_mut().for_each(|rank| rank.host = format!("{}{hostile}", rank.rank));
+    let network = profile.network.as_mut().unwrap();
+    network.hosts[0].name = hostile.into();
+    (network.library, network.missing) = (hostile.into(), vec![hostile.into()]);
+    let mpi = profile.mpi.as_mut().unwrap();
+    mpi.split_missing = Some(hostile.into());
+    let site = &mut mpi.sites[0];
+    (site.caller, site.file, site.line) = (hostile.into(), Some(hostile.into()), Some(1));
+    site.call = format!("MPI_{hostile}");
+    mpi.functions[0].name = hostile.into();
+    let all = || View { extent: Extent::All, ..View::default() };
+    for format in [Format::Text, Format::Md, Format::Html, Format::Svg, Format::Communication, Format::Csv] {
+        let text = render(&profile, format, &all()).unwrap();
+        let control =
+            text.find(['\u{1b}', '\u{202e}']).map(|at| text[..at].chars().rev().take(200).collect::<Vec<_>>());
+        let before = control.map(|before| before.into_iter().rev().collect::<String>());
+        assert_eq!(before, None, "{}", format.name());
+        if matches!(format, Format::Md | Format::Html | Format::Svg | Format::Communication) {
+            assert!(!text.contains("<script>alert"), "{}", format.name());
+        }
+        if matches!(format, Format::Svg | Format::Communication) {
+            well_formed(&text);
+        }
+    }
+    let table = crate::report::network::text(profile.network.as_ref().unwrap());
+    assert!(!table.contains(['\u{1b}', '\u{202e}']), "{table}");
+}
