@@ -68,7 +68,7 @@ impl Network {
     pub fn footprint(&self) -> u64 {
         let bytes = |layer: &Layer| match &layer.work {
             Work::Product(shape) => shape.bytes() as u64,
-            Work::Elementwise(_, elements) => 8 * elements,
+            Work::Elementwise(_, elements) => elements.saturating_mul(8),
         };
         self.layers.iter().map(bytes).fold(0, u64::saturating_add)
     }
@@ -96,7 +96,7 @@ pub fn read(path: &Path, axes: &[(String, u64)]) -> Result<Network, LayersError>
     }
     let read = |e| LayersError::Read { path: path.to_owned(), source: e };
     if path.extension().is_some_and(|extension| extension == "onnx") {
-        return onnx::network(path, &std::fs::read(path).map_err(read)?, axes);
+        return onnx::network(path, std::fs::read(path).map_err(read)?, axes);
     }
     without_axes("a table of layers", axes)?;
     table::network(path, &std::fs::read_to_string(path).map_err(read)?)

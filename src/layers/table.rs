@@ -138,6 +138,9 @@ mod tests {
         for (text, part) in [
             ("layers = [{ gemm = [0, 1, 2] }]", "layer 1: gemm with a size of 0"),
             ("layers = [{ gemm = [1, 1, 1000000000000000] }]", "a size of 1000000000000000"),
+            ("layers = [{ relu = 0 }]", "relu with a size of 0"),
+            ("layers = [{ dgemm = [1, -1, 2] }]", "-1"),
+            ("threads = 5000\nlayers = [{ relu = 1 }]", "5000 threads"),
             ("layers = [\n{ gemm = [1, 2] }]", "line 2"),
             ("layers = [{ relu = 1, exp = 2 }]", "exactly one of"),
             ("layers = [{ softmax = 1 }]", "softmax"),

@@ -44,10 +44,10 @@ impl LeftOut {
 ///
 /// # Errors
 /// It is no such model, a free dimension has no size, an axis fits none, or shapes or types do not go together.
-pub fn network(path: &Path, content: &[u8], axes: &[(String, u64)]) -> Result<Network, LayersError> {
+pub fn network(path: &Path, content: Vec<u8>, axes: &[(String, u64)]) -> Result<Network, LayersError> {
     let wrong = |reason: String| LayersError::Model { path: path.to_owned(), reason };
     let no_model = |reason: String| wrong(format!("no ONNX model, or a truncated one: {reason}"));
-    let model = Model::decode(Bytes::copy_from_slice(content)).map_err(|e| no_model(e.to_string()))?;
+    let model = Model::decode(Bytes::from(content)).map_err(|e| no_model(e.to_string()))?;
     let graph = model.graph.filter(|graph| !graph.node.is_empty()).ok_or_else(|| no_model("it has no nodes".into()))?;
     let mut known = Known::default();
     graph.initializer.iter().for_each(|tensor| known.add(tensor));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn read(content: &[u8], axes: &[(String, u64)]) -> Result<Network, String> {
-        network(Path::new("net.onnx"), content, axes).map_err(|e| e.to_string())
+        network(Path::new("net.onnx"), content.to_vec(), axes).map_err(|e| e.to_string())
     }
 
     #[test]

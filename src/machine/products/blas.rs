@@ -109,7 +109,8 @@ impl Blas {
     pub fn seconds(&mut self, shape: &Dimensions, footprint: u64) -> Result<f64, ProductError> {
         let plan = Plan::new(shape);
         let what = format!("a product of {} × {} × {}", shape.m, shape.n, shape.k.unwrap_or(1));
-        let bytes = plan.operands.iter().map(|bytes| bytes.next_multiple_of(u128::from(PAGE))).sum::<u128>();
+        let page = u128::from(PAGE);
+        let bytes = plan.operands.iter().map(|bytes| bytes.div_ceil(page)).sum::<u128>().saturating_mul(page);
         if bytes > u128::from(MOST) {
             let shape = format!("{} × {} × {}", shape.m, shape.n, shape.k.unwrap_or(1));
             return Err(ProductError::TooLarge { shape, bytes, limit: MOST });
@@ -146,7 +147,7 @@ impl Plan {
     fn new(shape: &Dimensions) -> Plan {
         let letter = |i: usize| shape.transposes.as_bytes().get(i).copied().unwrap_or(b'N');
         let element = shape.element_bytes() as u128;
-        let bytes = |a: u64, b: u64| u128::from(a) * u128::from(b) * element;
+        let bytes = |a: u64, b: u64| (u128::from(a) * u128::from(b)).saturating_mul(element);
         match shape.k {
             Some(k) => {
                 // A matrix stored by rows is the transposed one by columns: Cᵀ = Bᵀ Aᵀ.
@@ -245,6 +246,8 @@ mod tests {
         let Ok(mut blas) = Blas::open(&USUAL.map(String::from), Some(1)) else { return };
         let huge = blas.seconds(&shape(1 << 40, 2, Some(1 << 40), "NN", true), 0);
         assert!(matches!(huge, Err(ProductError::TooLarge { .. })), "{huge:?}");
+        let more = blas.seconds(&shape(1 << 63, 1 << 63, Some(1 << 63), "NN", true), u64::MAX);
+        assert!(matches!(more, Err(ProductError::TooLarge { .. })), "{more:?}");
         let (small, large) = (shape(20, 20, Some(20), "NT", true), shape(400, 400, Some(400), "TN", false));
         assert!(blas.seconds(&large, 0).unwrap() > 20.0 * blas.seconds(&small, 1 << 20).unwrap());
     }
