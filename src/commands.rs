@@ -271,7 +271,7 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     let read = |path: &Path| report::json::read(&profile_path(path));
     let profile = read(&of_rank(&args.profile, args.rank)?)?;
     let new = match &args.question {
-        Question::Compare { new, .. } => Some(read(new)?),
+        Question::Compare { new, .. } => Some(read(&of_rank(new, args.rank)?)?),
         _ => None,
     };
     let question = match (&args.question, &new) {
@@ -449,11 +449,12 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
     let conditions =
         conditions.collect::<Result<Vec<_>, _>>().unwrap_or_else(|e| bad_option(&format!("--fail-if {e}")));
     let read = |path: &Path| report::json::read(&profile_path(path));
-    let (old, new) = (read(&args.old)?, read(&args.new)?);
+    let [from, to] = [of_rank(&args.old, args.rank)?, of_rank(&args.new, args.rank)?];
+    let (old, new) = (read(&from)?, read(&to)?);
     let is_same = |from: &PathBuf, to: &Path| {
         to.canonicalize().is_ok_and(|to| profile_path(from).canonicalize().is_ok_and(|from| from == to))
     };
-    if let Some(to) = args.output.as_ref().filter(|to| is_same(&args.old, to) || is_same(&args.new, to)) {
+    if let Some(to) = args.output.as_ref().filter(|output| is_same(&from, output) || is_same(&to, output)) {
         anyhow::bail!("-o {}: it is one of the profiles that are compared; name another file", to.display());
     }
     let diff = report::diff::compare(&old, &new);

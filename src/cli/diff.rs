@@ -11,6 +11,9 @@ pub struct DiffArgs {
     pub old: PathBuf,
     /// The later profile
     pub new: PathBuf,
+    /// Of the folders of two jobs: only this rank
+    #[arg(long, value_name = "N")]
+    pub rank: Option<u32>,
     /// Form of the comparison
     #[arg(long, value_enum, default_value = "text")]
     pub format: DiffFormatArg,
