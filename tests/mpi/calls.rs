@@ -9,7 +9,7 @@ use crate::cli::{self, Sandbox, status, stderr, stdout};
 use crate::jobs::{Hosts, LIBRARIES, fixtures, is_full, launched, program};
 
 /// Functions that move no data and do not wait: their calls are not recorded.
-const NOT_SEEN: [&str; 11] = [
+const NOT_SEEN: [&str; 9] = [
     "MPI_Type_commit",
     "MPI_Get_address",
     "MPI_Get_count",
@@ -17,8 +17,6 @@ const NOT_SEEN: [&str; 11] = [
     "MPI_Buffer_attach",
     "MPI_Buffer_detach",
     "MPI_Cart_shift",
-    "MPI_Psend_init",
-    "MPI_Precv_init",
     "MPI_Pready",
     "MPI_Parrived",
 ];
@@ -56,6 +54,13 @@ fn counted(profile: &Value) -> BTreeMap<(String, String), (u64, Option<u64>)> {
     sites
 }
 
+/// Whether a site says why its bytes are not known.
+fn has_reason(profile: &Value, of: &ExpectedSite) -> bool {
+    let is_it = |site: &&Value| site["caller"] == of.function && site["call"] == of.mpi && site["bytes"].is_null();
+    let mut sites = profile["mpi"]["sites"].as_array().unwrap().iter().filter(is_it);
+    sites.all(|site| site["source"]["bytes"]["reason"].is_string())
+}
+
 /// Compares the profiles of `ranks` ranks with what is expected. Returns how many figures of bytes are not known.
 fn compare(sandbox: &Sandbox, ranks: u32, expected: &[ExpectedSite]) -> usize {
     let mut unknown = 0;
@@ -76,7 +81,10 @@ fn compare(sandbox: &Sandbox, ranks: u32, expected: &[ExpectedSite]) -> usize {
             assert_eq!(calls, site.calls[rank as usize], "{what}: calls");
             match (&site.sent, bytes) {
                 (Some(sent), Some(bytes)) => assert_eq!(bytes, sent[rank as usize], "{what}: bytes"),
-                (Some(_), None) => unknown += 1,
+                (Some(_), None) => {
+                    assert!(has_reason(&profile, site), "{what}: null without a reason");
+                    unknown += 1
+                }
                 (None, _) => {}
             }
         }
@@ -105,8 +113,8 @@ fn calls_and_bytes_of_each_call_site_are_exact_in_c() {
             assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
             assert!(stdout(&output).ends_with("right\n"), "{}", stdout(&output));
             let unknown = compare(&sandbox, 2, &expected("calls.c", 2, has_mpi4));
-            // Neighbours, and messages in parts.
-            assert!(unknown <= 4, "{library} {name}: {unknown} figures of bytes are not known");
+            // Neighbours.
+            assert!(unknown <= 2, "{library} {name}: {unknown} figures of bytes are not known");
         }
     }
 }
@@ -126,6 +134,42 @@ fn calls_and_bytes_of_each_call_site_are_exact_in_fortran() {
             assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
             let source = name.replace("calls_f08", "calls_f08.f90").replace("calls_f90", "calls.f90");
             assert_eq!(compare(&sandbox, 2, &expected(&source, 2, false)), 0, "{library} {name}");
+        }
+    }
+}
+
+#[test]
+fn calls_and_bytes_of_python_are_exact() {
+    // Python's start alone takes seconds.
+    if !is_full() {
+        return;
+    }
+    for library in LIBRARIES {
+        let Some(python) = program(library, "python") else { continue };
+        let sandbox = Sandbox::new();
+        let source = fixtures().join("calls.py");
+        let run = format!("$rprof --passes counted --memory off --quiet -- {} {}", python.display(), source.display());
+        let output = launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" {run}"));
+        assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "calls.py right\n");
+        // The callers are mpi4py's own functions, and a library of MPI 4 is called by its forms with large counts.
+        let expected = expected("calls.py", 2, false);
+        for rank in 0..2 {
+            let profile = sandbox.profile(&format!("rprof.out/rank-{rank}"));
+            let mut found: BTreeMap<String, (u64, Option<u64>)> = BTreeMap::new();
+            for ((_, call), (calls, bytes)) in counted(&profile) {
+                let sum = found.entry(call.trim_end_matches("_c").to_owned()).or_insert((0, Some(0)));
+                *sum = (sum.0 + calls, sum.1.zip(bytes).map(|(a, b)| a + b));
+            }
+            for site in &expected {
+                let sent = site.sent.as_ref().map_or(0, |sent| sent[rank]);
+                assert_eq!(
+                    found.get(&site.mpi),
+                    Some(&(site.calls[rank], Some(sent))),
+                    "{library} {rank}: {}",
+                    site.mpi
+                );
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{self, Sandbox, status, stderr, stdout};
 use crate::jobs::{LIBRARIES, MEASURES, any_with, built, fixtures, is_full, launched, program};
@@ -21,7 +21,10 @@ fn a_program_s_own_functions_with_such_names_are_none_of_mpi() {
         program.as_os_str(),
     ]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
-    assert!(sandbox.profile("rprof.out")["functions"].as_array().is_some_and(|f| !f.is_empty()));
+    assert_eq!(stdout(&output), "names 30\n");
+    let profile = sandbox.profile("rprof.out");
+    assert!(profile["functions"].as_array().is_some_and(|f| !f.is_empty()));
+    assert_eq!(profile["mpi"], Value::Null);
 }
 
 #[test]
@@ -135,21 +138,37 @@ fn a_rank_starts_its_program_once() {
     }
 }
 
+/// Ways to end and to begin (fixtures/mpi/ends.c), each usually with one library: whether all ranks end well, so that they print and leave
+/// profiles.
+const WAYS: [(&str, &str, bool); 9] = [
+    ("exit", "openmpi", false),
+    ("segv", "openmpi", false),
+    ("abort", "openmpi", false),
+    ("spawn", "openmpi", true),
+    ("never", "mpich", true),
+    ("fork", "mpich", true),
+    ("sessions", "mpich", true),
+    ("mpmd", "mpich", true),
+    ("after", "", true),
+];
+
 #[test]
 fn ends_of_ranks_are_as_without_rprof() {
     for library in LIBRARIES {
-        let Some(program) = program(library, "ends") else { continue };
-        for mode in ["exit", "segv", "abort", "never"] {
-            if !is_full() && (library == "mpich") != (mode == "never") {
+        let (Some(program), Some(second)) = (program(library, "ends"), program(library, "second")) else { continue };
+        for (mode, usual, ends_well) in WAYS {
+            // MPICH's spawn fails by itself, and Open MPI's library has no sessions (fixtures/mpi/README.md).
+            if !is_full() && library != usual {
                 continue;
             }
             let sandbox = Sandbox::new();
-            let native = launched(&sandbox, library, 2, &format!("\"${{launch[@]}}\" {} {mode}", program.display()));
-            let run = format!(
-                "\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} {mode}",
-                program.display()
-            );
-            let profiled = launched(&sandbox, library, 2, &run);
+            let script = |rprof: &str| {
+                let ends = format!("\"${{launch[@]}}\" {rprof} {} {mode}", program.display());
+                let beside = format!(" : -np 1 {rprof} {}", second.display());
+                if mode == "mpmd" { ends + &beside } else { ends }
+            };
+            let native = launched(&sandbox, library, 2, &script(""));
+            let profiled = launched(&sandbox, library, 2, &script("$rprof --passes counted --memory off --quiet --"));
             assert_ne!(status(&profiled), 124, "{library} {mode} hangs: {}", stderr(&profiled));
             // MPICH's launcher kills what is left, rprof too, and then says 9 or the other signal.
             let is_same = status(&native) == status(&profiled);
@@ -160,8 +179,47 @@ fn ends_of_ranks_are_as_without_rprof() {
                 status(&native),
                 stderr(&profiled)
             );
+            if !ends_well || status(&native) != 0 {
+                continue;
+            }
+            assert_eq!(stdout(&profiled), stdout(&native), "{library} {mode}");
+            let profile = sandbox.profile("rprof.out");
+            let ranks = profile["run"]["ranks"].as_array().unwrap().len();
+            assert_eq!(ranks, if mode == "mpmd" { 3 } else { 2 }, "{library} {mode}");
+            assert!(cli::function(&profile, "some_work")["flops"]["total"].as_u64().unwrap() >= 40_000_000, "{mode}");
+            let sums = [("sessions", "add_all", 2), ("spawn", "add_all", 2), ("mpmd", "add_from_second", 1)];
+            for (_, caller, calls) in sums.iter().filter(|sum| sum.0 == mode) {
+                let sites = profile["mpi"]["sites"].as_array().unwrap();
+                let site =
+                    sites.iter().find(|site| site["caller"] == *caller).unwrap_or_else(|| panic!("{mode}: {sites:?}"));
+                assert_eq!((&site["calls"], &site["bytes"]), (&json!(calls), &json!(4 * calls)), "{library} {mode}");
+            }
         }
     }
+}
+
+#[test]
+fn ceilings_are_measured_once_a_host_however_many_ranks_start() {
+    // Measuring takes the host's CPUs for many seconds.
+    if !is_full() {
+        return;
+    }
+    let Some((library, program)) = any_with("names") else { return };
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = Sandbox::new();
+    let script = format!(
+        "export XDG_CACHE_HOME=$PWD/cache; {}/stub_srun -n 4 $rprof --passes counted --memory off -- {}",
+        fixtures().display(),
+        program.display()
+    );
+    let output = launched(&sandbox, library, 1, &script);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let told = stderr(&output);
+    assert_eq!(told.lines().filter(|line| line.contains("measuring this machine's ceilings")).count(), 1, "{told}");
+    let ceilings = |rank: u32| sandbox.profile(&format!("rprof.out/rank-{rank}"))["machine"]["ceilings"].clone();
+    assert!(
+        ceilings(0).as_array().is_some_and(|all| all.len() > 50) && (1..4).all(|rank| ceilings(rank) == ceilings(0))
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #[path = "../common/cli.rs"]
 mod cli;
 
+mod bad_input;
 mod calls;
 mod jobs;
 mod launching;
