@@ -54,10 +54,30 @@ impl Family {
             // Pairs for MPI_MINLOC and MPI_MAXLOC.
             (Family::Mpich, 0x8c00_0000..=0x8c00_0004) => Some([8, 12, 12, 6, 20][(handle & 7) as usize]),
             (Family::Mpich, 0x4c00_0000..=0x4cff_ffff) => Some(u64::from(handle >> 8 & 0xff)),
+            (Family::Abi, _) => OF_ABI.iter().find(|(_, handles)| handles.contains(&handle)).map(|(bytes, _)| *bytes),
             _ => None,
         }
     }
 }
+
+/// Bytes of an element by the handles of MPI 5, as `MPI_Type_size` of MPICH 5.0.2 says.
+const OF_ABI: [(u64, &[u32]); 9] = [
+    (1, &[0x207, 0x21e, 0x238, 0x239, 0x240, 0x241, 0x243, 0x244, 0x245, 0x247]),
+    (2, &[0x208, 0x20c, 0x248, 0x249]),
+    (4, &[0x209, 0x20d, 0x210, 0x218, 0x219, 0x21a, 0x23c, 0x250, 0x251]),
+    (6, &[0x22c]),
+    (
+        8,
+        &[
+            0x201, 0x202, 0x203, 0x20a, 0x20b, 0x20e, 0x20f, 0x212, 0x213, 0x214, 0x21b, 0x21c, 0x228, 0x22b, 0x230,
+            0x232, 0x258, 0x259,
+        ],
+    ),
+    (12, &[0x229, 0x22a]),
+    (16, &[0x216, 0x217, 0x21d, 0x220, 0x231]),
+    (20, &[0x22d]),
+    (32, &[0x224, 0x225]),
+];
 
 /// Objects of Open MPI behind its handles, and the bytes of an element.
 const OPEN_MPI: [(&str, u8); 66] = [
@@ -146,5 +166,8 @@ mod tests {
         let bytes = [0x4c00_080b, 0x4c00_0101, 0x4c00_0816].map(|handle| Family::Mpich.bytes_in_handle(handle));
         assert_eq!(bytes, [Some(8), Some(1), Some(8)]);
         assert_eq!(Family::OpenMpi.bytes_in_handle(0x4c00_080b), None);
+        // MPI_DOUBLE, MPI_BYTE and MPI_DATATYPE_NULL of MPI 5.
+        let bytes = [0x214, 0x247, 0x200].map(|handle| Family::Abi.bytes_in_handle(handle));
+        assert_eq!(bytes, [Some(8), Some(1), None]);
     }
 }
