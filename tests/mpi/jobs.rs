@@ -92,7 +92,7 @@ impl Hosts {
         let mut hosts = Command::new(fixtures().join("hosts"));
         hosts.arg("run").arg(&self.0).args([library, &ranks.to_string()]).args(command);
         // MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md).
-        let limit_s = if library == "mpich" { "60" } else { "100" };
+        let limit_s = if library == "mpich" { "40" } else { "100" };
         hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", limit_s);
         hosts.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         let _alone = alone_if_it_spins(library);
