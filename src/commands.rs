@@ -318,7 +318,7 @@ fn bad_choice(what: &str) -> ! {
 /// The folder of a rank in that of its job; `given` if no rank is asked for.
 fn of_rank(given: &Path, rank: Option<u32>) -> Result<PathBuf> {
     let Some(rank) = rank else { return Ok(given.to_owned()) };
-    let folder = given.join(format!("rank-{rank}"));
+    let folder = given.join(session::job::folder_name(rank));
     if folder.join("profile.json").is_file() {
         return Ok(folder);
     }

@@ -28,7 +28,7 @@ pub fn verdict(logs: &[Log], symbol: &str, expected: &[f64; 9]) -> Result<(), Un
     let Some(means) = counted::means_of(logs, symbol) else {
         return counted::refused(logs, refusals::is_of_the_host).map_or(Ok(()), Err);
     };
-    let wrong: Vec<String> = differences(&means, expected);
+    let wrong = differences(&means, expected);
     if wrong.is_empty() {
         return Ok(());
     }
@@ -46,9 +46,8 @@ fn differences(means: &Means, expected: &[f64; 9]) -> Vec<String> {
     };
     let exact =
         (0..HALF).filter(|i| seen[*i] != Some(expected[*i])).map(|i| said(INSTRUCTIONS[i], seen[i], expected[i]));
-    let half = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>();
-    let (found, least) =
-        (seen[HALF..].iter().copied().sum::<Option<f64>>(), half(&mut expected[HALF..].iter().copied()));
+    let found: Option<f64> = seen[HALF..].iter().copied().sum();
+    let least: f64 = expected[HALF..].iter().sum();
     let fewer = found.is_none_or(|found| found < least).then(|| said("half precision", found, least));
     exact.chain(fewer).collect()
 }

@@ -50,7 +50,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         return;
     }
     if let Some(left_out) = hardware.evidence().flops_left_out() {
-        function.source.insert("flops".into(), not_measured(&left_out));
+        function.source.insert("flops".into(), Source::not_measured(left_out));
         return;
     }
     let (mut flops, mut scaled) = (Flops::default(), false);
@@ -60,7 +60,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         if !event.certified || event.total.is_err() {
             return;
         }
-        let unread = || (None, not_measured("the counters were never read in it"));
+        let unread = || (None, Source::not_measured("the counters were never read in it"));
         let (value, source) = hardware.figure(id, index, None).unwrap_or_else(unread);
         let Some(value) = value else {
             function.source.insert("flops".into(), source);
@@ -73,7 +73,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     let how = if scaled { "pmu, scaled" } else { "pmu" };
     let relative = (flops.total > 0 && error > 0.0).then(|| error / flops.total as f64);
     if let Some(error) = relative.filter(|e| *e > UNCERTAIN) {
-        function.source.insert("flops".into(), not_measured(&uncertain(error)));
+        function.source.insert("flops".into(), Source::not_measured(uncertain(error)));
         return;
     }
     function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: hardware.caveats() });
@@ -85,7 +85,7 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         (flops.missing_parts.rare, "flops.x87", "the counters cover double and single precision only"),
     ];
     for (_, field, reason) in parts.into_iter().filter(|(is_missing, ..)| *is_missing) {
-        function.source.insert(field.into(), not_measured(reason));
+        function.source.insert(field.into(), Source::not_measured(reason));
     }
     function.flops = Some(if flops.missing_parts.precision { Flops { dp: 0, sp: 0, ..flops } } else { flops });
 }
@@ -127,7 +127,7 @@ fn instructions(function: &mut Function, hardware: &Hardware, id: FunctionId, ro
     let error = (sum > 0.0 && absolute > 0.0).then(|| absolute / sum);
     let field = if role == "fp_instructions" { "fp_instructions" } else { "simd_instructions" };
     if let Some(error) = error.filter(|e| *e > UNCERTAIN) {
-        function.source.insert(field.into(), not_measured(&uncertain(error)));
+        function.source.insert(field.into(), Source::not_measured(uncertain(error)));
         return None;
     }
     function.source.insert(field.into(), Source { error, ..source? });
@@ -139,7 +139,7 @@ fn fill_misses(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     if misses.iter().all(Option::is_none) {
         return;
     }
-    let missing = |field: &str| not_measured(&format!("no certified counter of {field}"));
+    let missing = |field: &str| Source::not_measured(format!("no certified counter of {field}"));
     let lines = |found: &Option<(u64, Source)>| found.as_ref().map(|(n, _)| *n);
     function.cache_misses = Some(CacheMisses { l1: lines(&misses[0]), l2: lines(&misses[1]), l3: lines(&misses[2]) });
     function.source.remove("cache_misses");
@@ -221,8 +221,4 @@ pub fn controllers(uncore: &[UncoreCount]) -> Option<Vec<Pair<'_>>> {
 /// Most of the count may belong to other functions, or the turns of a shared counter missed it.
 fn uncertain(error: f64) -> String {
     format!("the counters give them to ± {:.0} % only: they were read too rarely in it (-F), or shared", 100.0 * error)
-}
-
-fn not_measured(reason: &str) -> Source {
-    Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
 }

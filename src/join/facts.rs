@@ -331,6 +331,5 @@ fn source(function: &mut Function, field: &str, how: &str, error: Option<f64>) {
 }
 
 fn missing(function: &mut Function, field: &str, reason: &str) {
-    let source = Source { how: "not measured".into(), error: None, reason: Some(reason.into()) };
-    function.source.insert(field.into(), source);
+    function.source.insert(field.into(), Source::not_measured(reason));
 }

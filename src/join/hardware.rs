@@ -47,7 +47,7 @@ impl<'e> Hardware<'e> {
                 flops.source.reason = self.caveats();
             }
             if let Some(left_out) = flops.value.and_then(|_| self.evidence.flops_left_out()) {
-                (flops.value, flops.source) = (None, not_measured(&left_out));
+                (flops.value, flops.source) = (None, Source::not_measured(left_out));
             }
             set_beside(&mut flops, counted);
             counters.insert(0, flops);
@@ -127,7 +127,7 @@ impl<'e> Hardware<'e> {
             value: total.map(|t| t.value * event.weight),
             source: match &event.total {
                 Ok(total) => measured(total, None),
-                Err(reason) => not_measured(reason),
+                Err(reason) => Source::not_measured(reason),
             },
             pmu: (!event.pmu.is_empty()).then(|| event.pmu.clone()),
             raw: total.map(|t| t.raw),
@@ -147,7 +147,7 @@ impl<'e> Hardware<'e> {
         let Share { raw, mixed, running_ns, mixed_ns } = *share;
         if mixed_ns > UNCERTAIN * running_ns {
             let reason = "it ran too briefly between the readings of the counters: try a higher rate (-F)";
-            return Some((None, not_measured(reason)));
+            return Some((None, Source::not_measured(reason)));
         }
         let neighbours = if raw > 0.0 { mixed / raw } else { 0.0 };
         let scaling = (1.0 - total.running_share) / (running_ns / MUX_WINDOW_NS).max(1.0).sqrt();
@@ -207,7 +207,7 @@ fn uncore_of_program(uncore: &UncoreCount) -> Counter {
             let phantom = (!bytes.phantom.is_empty()).then(|| format!("left out: {}", bytes.phantom.join(", ")));
             Source { how: "uncore, background subtracted".into(), error, reason: phantom }
         }
-        Err(reason) => not_measured(reason),
+        Err(reason) => Source::not_measured(reason),
     };
     Counter {
         event: uncore.name.clone(),
@@ -238,10 +238,6 @@ fn measured(total: &CounterTotal, error: Option<f64>) -> Source {
     let how = if total.running_share < 1.0 { "pmu, scaled" } else { "pmu" };
     let error = error.unwrap_or(total.error);
     Source { how: how.into(), error: (error > 0.0).then_some(error), reason: None }
-}
-
-fn not_measured(reason: &str) -> Source {
-    Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
 }
 
 /// The sum of the FLOP events' counts, or why one of them is missing; `None` without such events.

@@ -100,11 +100,7 @@ pub fn estimated(
 fn leave_calls_out(site: &mut CallSite, why: NoCalls) {
     (site.calls, site.bytes, site.unknown_calls) = (None, None, 0);
     site.sizes.clear();
-    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), not_measured(&why.to_string()))));
-}
-
-fn not_measured(reason: &str) -> Source {
-    Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
+    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), Source::not_measured(why.to_string()))));
 }
 
 /// Whether the bytes of `call` follow from its arguments: not those of neighbours, and not of an array of datatypes.
@@ -143,7 +139,7 @@ fn named(site: &MpiSite, rank: Option<u32>, code: &mut CodeMap) -> Option<CallSi
     let mut source = BTreeMap::new();
     if site.unknown > 0 {
         let reason = if reads_parts(&site.function) { NO_BYTES } else { NOT_READ };
-        source.insert("bytes".to_owned(), not_measured(reason));
+        source.insert("bytes".to_owned(), Source::not_measured(reason));
     }
     Some(CallSite {
         source,

@@ -345,6 +345,5 @@ fn put(region: &mut Region, field: &str, how: &str, error: Option<f64>) {
 }
 
 fn missing(region: &mut Region, field: &str, reason: &str) {
-    let source = Source { how: "not measured".into(), error: None, reason: Some(reason.into()) };
-    region.source.insert(field.into(), source);
+    region.source.insert(field.into(), Source::not_measured(reason));
 }

@@ -41,7 +41,7 @@ pub fn split(ranks: &mut [&mut Mpi]) {
                     let error = (waiting_s > 0.0).then(|| half / waiting_s);
                     (Some(waiting_s), Source { how: "estimated".into(), error, reason: None })
                 }
-                None => (None, Source { how: "not measured".into(), error: None, reason: Some(ONE_SIDED.into()) }),
+                None => (None, Source::not_measured(ONE_SIDED)),
             };
             site.waiting_s = waiting;
             site.transfer_s = site.time_s.zip(waiting).map(|(time, waiting)| time - waiting);

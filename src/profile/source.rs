@@ -17,6 +17,13 @@ pub struct Source {
     pub reason: Option<String>,
 }
 
+impl Source {
+    /// Of a figure that is null, and why.
+    pub fn not_measured(reason: impl Into<String>) -> Self {
+        Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
+    }
+}
+
 /// Figures with their sources.
 #[derive(Debug)]
 pub struct Figures<'a> {

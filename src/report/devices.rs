@@ -38,8 +38,7 @@ pub fn text(profile: &Profile, view: &View, width: usize) -> String {
         out += &wrap::hanging(&line, width, 2);
     }
     // A name has a quarter of the line.
-    let tables = [kernels(devices, view, (width / 4).clamp(18, 60)), graphs(devices), copies(devices), waits(devices)];
-    out.extend(tables.iter().flatten().map(|rows| regions::text(rows, width)));
+    out.extend(tables(devices, view, (width / 4).clamp(18, 60)).map(|rows| regions::text(&rows, width)));
     for kernel in explained(devices, view) {
         out += &format!("\n{}\n", label(devices, kernel, width));
         out += &wrap::hanging(&format!("  {}", holding(kernel)), width, 4);
@@ -61,7 +60,7 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     let Some(devices) = &profile.devices else { return String::new() };
     let list = |lines: Vec<String>| lines.iter().map(|line| format!("- {}\n", escape(line))).collect::<String>();
     let mut out = format!("\n#### GPU\n\n{}", list(lines(profile, devices)));
-    for rows in [kernels(devices, view, 60), graphs(devices), copies(devices), waits(devices)].iter().flatten() {
+    for rows in tables(devices, view, 60) {
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         out += &format!("\n{}:\n\n", rows.title);
         out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
@@ -326,6 +325,16 @@ fn copies(devices: &Devices) -> Option<Rows> {
         words: vec![1, 2],
         notes: Vec::new(),
     })
+}
+
+/// All tables, with names of at most `name_width` characters.
+fn tables(devices: &Devices, view: &View, name_width: usize) -> impl Iterator<Item = Rows> {
+    kernels(devices, view, name_width).into_iter().chain(beside_kernels(devices))
+}
+
+/// The tables that follow that of the kernels.
+fn beside_kernels(devices: &Devices) -> impl Iterator<Item = Rows> {
+    [graphs(devices), copies(devices), waits(devices)].into_iter().flatten()
 }
 
 /// Graphs that were counted as a whole. Their tensor operations are not among the FLOPs.

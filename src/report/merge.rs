@@ -183,8 +183,8 @@ fn disassembly(into: &mut Function, other: Option<Disassembly>) {
     let Some(own) = into.disassembly.take() else { return };
     into.disassembly = other.and_then(|other| own.plus(&other));
     if into.disassembly.is_none() {
-        let reason = Some("a part of the merge has other instructions there, or does not list them".into());
-        into.source.insert("disassembly".into(), Source { how: "not measured".into(), error: None, reason });
+        let reason = "a part of the merge has other instructions there, or does not list them";
+        into.source.insert("disassembly".into(), Source::not_measured(reason));
     }
 }
 
@@ -222,7 +222,7 @@ fn counters(into: &mut Vec<Counter>, others: Vec<Counter>, threads: u32) {
 
 fn lose(counter: &mut Counter, reason: &str) {
     if counter.value.is_some() {
-        counter.source = Source { how: "not measured".into(), error: None, reason: Some(reason.into()) };
+        counter.source = Source::not_measured(reason);
     }
     (counter.value, counter.ratio, counter.raw) = (None, None, None);
 }

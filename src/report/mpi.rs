@@ -107,15 +107,13 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
                 .into(),
         );
     }
-    let unknown =
-        shown.iter().filter(|site| site.calls.is_none()).find_map(|site| site.source.get("calls")?.reason.as_ref());
-    if let Some(reason) = unknown.filter(|_| most > FEW) {
-        notes.push(format!("calls: {NOT_MEASURED} ({})", name::printable(reason)));
-    }
-    let unread =
-        shown.iter().filter(|site| site.calls.is_some()).find_map(|site| site.source.get("bytes")?.reason.as_ref());
-    if let Some(reason) = unread.filter(|_| most > FEW) {
-        notes.push(format!("bytes: {NOT_MEASURED} ({})", name::printable(reason)));
+    // Where calls are not known, their bytes are not for the same reason.
+    for (figure, has_calls) in [("calls", false), ("bytes", true)] {
+        let mut sites = shown.iter().filter(|site| site.calls.is_some() == has_calls);
+        let reason = sites.find_map(|site| site.source.get(figure)?.reason.as_ref());
+        if let Some(reason) = reason.filter(|_| most > FEW) {
+            notes.push(format!("{figure}: {NOT_MEASURED} ({})", name::printable(reason)));
+        }
     }
     let mut titles = vec!["call", "time", "waiting", "calls", "bytes"];
     if crosses {

@@ -96,8 +96,7 @@ fn drop_rough(f: &mut Function) {
     f.cache_misses = f.cache_misses.map(|_| misses).filter(|misses| *misses != CacheMisses::default());
     for source in f.source.values_mut() {
         if let Some(error) = source.error.filter(|error| *error > ROUGH) {
-            let reason = Some(format!("{} {}", source.how, reason(error)));
-            *source = Source { how: "not measured".into(), error: None, reason };
+            *source = Source::not_measured(format!("{} {}", source.how, reason(error)));
         }
     }
     f.loops.iter_mut().for_each(drop_rough);

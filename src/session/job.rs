@@ -43,6 +43,13 @@ pub struct Launch {
     pub finished: BTreeSet<u32>,
 }
 
+impl JobFile {
+    /// Whether `launch` is among its launches.
+    fn has(&self, launch: &Launch) -> bool {
+        self.launches.iter().any(|known| known.is(launch))
+    }
+}
+
 impl Launch {
     /// Whether both are the same launch.
     fn is(&self, other: &Launch) -> bool {
@@ -73,7 +80,7 @@ impl Launching<'_> {
     /// Whether this launch belongs to `known`, and `job.json` with it. `None`: it is another job.
     fn joins(&self, known: &JobFile) -> Option<JobFile> {
         let launch = self.launch();
-        if known.launches.iter().any(|known| known.is(&launch)) {
+        if known.has(&launch) {
             return Some(known.clone());
         }
         if let ([first], Some(other)) = (&known.launches[..], self.passes.complement())
@@ -103,12 +110,12 @@ pub fn rank_folder(
     let fail = |source: io::Error| SessionError::Output { path: base.clone(), source };
     fs::create_dir_all(parent_of(&base)).map_err(fail)?;
     let _alone = alone(&base);
-    if let Some(aside) = set_aside_while_it_started(&base, launching) {
-        return OutputFolder::of_rank(aside.join(folder_name(launching.rank)), true, needed);
-    }
     let known = read(&base);
     let shared = known.as_ref().and_then(|known| launching.joins(known));
     if shared.is_none() {
+        if let Some(aside) = set_aside_while_it_started(&base, launching) {
+            return OutputFolder::of_rank(aside.join(folder_name(launching.rank.rank)), true, needed);
+        }
         output::set_aside(&base, chosen.is_some(), needed).map_err(fail)?;
         fs::create_dir_all(&base).map_err(fail)?;
     }
@@ -130,24 +137,21 @@ pub fn rank_folder(
         whole_file::write(&base.join(JOB_FILE), text.as_bytes()).map_err(fail)?;
     }
     let is_shared = file.launches.len() > 1;
-    OutputFolder::of_rank(base.join(folder_name(launching.rank)), is_shared, needed)
+    OutputFolder::of_rank(base.join(folder_name(launching.rank.rank)), is_shared, needed)
 }
 
-/// The name of a rank's folder in that of its job.
-fn folder_name(rank: &LaunchedRank) -> String {
-    format!("rank-{}", rank.rank)
+/// The name of the folder of rank `rank` in that of its job.
+pub fn folder_name(rank: u32) -> String {
+    format!("rank-{rank}")
 }
 
 /// Where the first ranks of this launch are, if another job's have set the folder aside before this rank came.
 fn set_aside_while_it_started(base: &Path, launching: &Launching<'_>) -> Option<PathBuf> {
     let launch = launching.launch();
     launch.job.as_ref()?;
-    if read(base).is_some_and(|file| launching.joins(&file).is_some()) {
-        return None;
-    }
     let lacks_us = |folder: &PathBuf| {
-        let is_missing = !folder.join(folder_name(launching.rank)).exists();
-        is_missing && read(folder).is_some_and(|file| file.launches.iter().any(|known| known.is(&launch)))
+        let is_missing = !folder.join(folder_name(launching.rank.rank)).exists();
+        is_missing && read(folder).is_some_and(|file| file.has(&launch))
     };
     kept(base).filter(lacks_us).last()
 }
@@ -186,12 +190,12 @@ pub fn is_last(rank_folder: &Path, rank: &LaunchedRank) -> bool {
 pub fn rank_folder_now(folder: OutputFolder, launching: &Launching<'_>) -> OutputFolder {
     let Some(base) = folder.path().parent().map(Path::to_owned) else { return folder };
     let launch = launching.launch();
-    let is_ours = |base: &Path| read(base).is_some_and(|file| file.launches.iter().any(|known| known.is(&launch)));
+    let is_ours = |base: &Path| read(base).is_some_and(|file| file.has(&launch));
     if launch.job.is_none() || is_ours(&base) {
         return folder;
     }
     match kept(&base).filter(|aside| is_ours(aside)).last() {
-        Some(aside) => OutputFolder::existing(&aside.join(folder_name(launching.rank))),
+        Some(aside) => OutputFolder::existing(&aside.join(folder_name(launching.rank.rank))),
         None => folder,
     }
 }
@@ -250,7 +254,7 @@ mod tests {
     /// Ends a rank: its profile is written where its folder is now.
     fn ended(base: &Path, job: &str, number: u32, ranks: u32) -> (PathBuf, bool) {
         let rank = rank(job, number, ranks);
-        let was = OutputFolder::existing(&base.join(folder_name(&rank)));
+        let was = OutputFolder::existing(&base.join(folder_name(number)));
         let folder = rank_folder_now(was, &of(&rank));
         folder.write("profile.json", b"{}").unwrap();
         (folder.path().to_owned(), is_last(folder.path(), &rank))

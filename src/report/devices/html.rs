@@ -31,8 +31,8 @@ pub fn section(profile: &Profile, view: &View) -> String {
     for picture in plot::gpu::pictures(profile, view) {
         let _ = writeln!(out, "<div class=\"card\" style=\"margin:14px 0\">{picture}</div>");
     }
-    for rows in [super::graphs(devices), super::copies(devices), super::waits(devices)].iter().flatten() {
-        out += &table(rows, |_| (String::new(), String::new()));
+    for rows in super::beside_kernels(devices) {
+        out += &table(&rows, |_| (String::new(), String::new()));
     }
     out + &sentences(devices, view)
 }

@@ -133,7 +133,7 @@ mod tests {
         let mut f = function(Disassembly::default());
         f.loops[0].loops[0].disassembly = None;
         assert_eq!(markup(&f, false, true), "");
-        let reason = Source { how: "not measured".into(), error: None, reason: Some("no file has it".into()) };
+        let reason = Source::not_measured("no file has it");
         f.loops[0].source = BTreeMap::from([("disassembly".to_owned(), reason)]);
         assert!(markup(&f, false, true).contains("not disassembled: no file has it"));
     }

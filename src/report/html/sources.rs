@@ -37,7 +37,7 @@ mod tests {
     fn the_first_figure_that_was_measured_is_named_with_its_error() {
         let mut f = Function::default();
         assert_eq!(words(&f, &["bytes.dram"]), "");
-        let missing = Source { how: "not measured".into(), reason: Some("no sample".into()), ..Source::default() };
+        let missing = Source::not_measured("no sample");
         f.source.insert("bytes.dram".into(), missing);
         assert_eq!(words(&f, &["bytes.dram", "bytes.l1"]), "not measured: no sample");
         let l1 = Source { how: "simulated".into(), error: Some(0.0131), ..Source::default() };

@@ -14,6 +14,10 @@ pub struct Family<'a> {
     pub of_sets: bool,
 }
 
+/// Of the curves of reuse, one for each size.
+const REUSE: &str =
+    "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write";
+
 const KNOWN: [Family<'static>; 16] = [
     Family {
         name: "workingset",
@@ -60,21 +64,21 @@ const KNOWN: [Family<'static>; 16] = [
     Family {
         name: "gpu-reuse",
         title: "effective bandwidth over reuse of copied data, 64 MiB",
-        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        note: REUSE,
         horizontal: "kernels on the data",
         of_sets: false,
     },
     Family {
         name: "gpu-reuse-8m",
         title: "effective bandwidth over reuse of copied data, 8 MiB",
-        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        note: REUSE,
         horizontal: "kernels on the data",
         of_sets: false,
     },
     Family {
         name: "gpu-reuse-1m",
         title: "effective bandwidth over reuse of copied data, 1 MiB",
-        note: "one core's pass, a copy in, n kernels, a copy out; bytes that the core and all kernels read and write",
+        note: REUSE,
         horizontal: "kernels on the data",
         of_sets: false,
     },

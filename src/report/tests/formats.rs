@@ -128,8 +128,7 @@ fn a_bound_without_one_of_its_ceilings_is_called_a_lower_one() {
     let mut profile = sample::profile();
     assert!(!made(Format::Text).contains('≥') && !made(Format::Md).contains('≤'));
     let bound = profile.functions.iter_mut().find(|f| f.analysis.roof_fraction.is_some()).unwrap();
-    let reason = Some("dram.read at 2 threads not measured".into());
-    bound.source.insert("terms.dram".into(), Source { how: "not measured".into(), error: None, reason });
+    bound.source.insert("terms.dram".into(), Source::not_measured("dram.read at 2 threads not measured"));
     let text = render(&profile, Format::Text, &whole(200)).unwrap();
     let bound = profile.functions.iter().find(|f| f.source.contains_key("terms.dram")).unwrap();
     let row = text.lines().filter(|l| l.starts_with(' ')).find(|l| l.contains(&bound.name)).unwrap();
