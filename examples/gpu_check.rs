@@ -1,6 +1,6 @@
 //! Compares the counts of `rprof demo --gpu` with the known work of its kernels: `gpu_check PROFILE.json`; those of the products of
 //! `fixtures/gpu/train.py` with theirs: `gpu_check --products PROFILE.json`; or two outputs of `rprof machine --gpu --json` with one another and
-//! with what the clock allows: `gpu_check --ceilings A.json B.json`. Prints a line for each
+//! with the limits of the clock: `gpu_check --ceilings A.json B.json`. Prints a line for each
 //! kernel or ceiling and ends with 1 where a figure is off by more than its tolerance.
 //!
 //! Tolerances (docs/conventions.md, GPU): FLOPs none; DRAM reads 0.1 %; L1 one KiB a launch; L2 0.1 % on streams, a lower bound within
@@ -102,7 +102,7 @@ fn repeats(id: &str) -> Option<f64> {
     }
 }
 
-/// What a multiprocessor of compute capability 9.0 does in a clock, and the share of it that a ceiling must reach.
+/// Operations or bytes of a multiprocessor of compute capability 9.0 in a clock, and the share of it that a ceiling must reach.
 const REACH: [(&str, f64, f64); 12] = [
     ("gpu.fp64.fma", 128.0, 0.98),
     ("gpu.fp32.fma", 256.0, 0.98),
@@ -120,7 +120,7 @@ const REACH: [(&str, f64, f64); 12] = [
 /// The share of its bus that reading DRAM must reach.
 const BUS: f64 = 0.94;
 
-/// Whether the ceilings of a GPU reach what its clock and its bus allow. Other GPUs than those of 9.0 have no figures here.
+/// Whether the ceilings of a GPU come near the limits of its clock and its bus. Other GPUs than those of 9.0 have no figures here.
 fn reaches(gpu: &Gpu) -> bool {
     if gpu.capability != (9, 0) {
         return true;
@@ -140,7 +140,7 @@ fn reaches(gpu: &Gpu) -> bool {
     right
 }
 
-/// A product of two matrices of 4,096 × 4,096, and what a library adds for the factor of the result in single precision.
+/// A product of two matrices of 4,096 × 4,096, and the FLOPs that a library adds for the factor of the result in single precision.
 const PRODUCT: f64 = 2.0 * 4096.0 * 4096.0 * 4096.0;
 const FACTOR: f64 = 2.0 * 4096.0 * 4096.0;
 

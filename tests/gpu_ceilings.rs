@@ -166,7 +166,7 @@ fn slices_are_told_and_several_gpus_are_measured_one_after_another() {
     assert!(found.iter().all(|gpu| gpu["ceilings"][0]["value"].is_number()));
 }
 
-/// `rprof machine --gpu` with the stand-in in one of its modes and nothing kept: its GPU, and what it said.
+/// `rprof machine --gpu` with the stand-in in one of its modes and nothing kept: its GPU, and its output.
 fn measured_anew(mode: &str, effort: &[&str]) -> (Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
     command.args(["machine", "--gpu", "--json"]).args(effort);

@@ -156,7 +156,7 @@ pub unsafe fn driver_version() -> u64 {
     version as u64
 }
 
-/// Runs `f` with `context` current in this thread, if the driver still allows that, and then what was current before.
+/// Runs `f` with `context` current in this thread, if the driver still allows that, and restores the one that was current before.
 pub unsafe fn within(context: *mut c_void, f: impl FnOnce()) {
     let is_current = functions().push_context.is_some_and(|push| unsafe { push(context) } == 0);
     f();

@@ -23,7 +23,7 @@ const USER_REPLAY: u64 = 3;
 /// From here on counting works, with fewer metrics above it.
 const SUPPORTED: u32 = 3;
 
-/// What the ranges of a session are.
+/// Kind of the ranges of a session.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Of {
     Launches,

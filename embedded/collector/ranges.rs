@@ -142,7 +142,7 @@ impl Ranges {
             let graph = self.graphs.at(place);
             graph.launches += 1;
             let (tried, groups, profiler) = (graph.tried, &self.groups, &self.profiler);
-            // What needs several runs of a launch is not counted: a graph cannot be run again.
+            // Groups that need several runs of a launch are left out: a graph cannot be run again.
             let fits = |g: &usize| groups.is_for_graphs(*g) && profiler.runs_once(*g) && tried & 1 << g == 0;
             let Some(g) = (0..GROUPS).find(fits) else { return false };
             // Whatever comes of it, it is not tried again.

@@ -20,7 +20,7 @@ pub fn group() -> Group {
     Group { launches: 1, condition: None, metrics }
 }
 
-/// Whether `logs`, of a process that launched the kernel `symbol` alone, let counts be trusted. `expected`: what a launch executes.
+/// Whether `logs`, of a process that launched the kernel `symbol` alone, let counts be trusted. `expected`: the instructions of a launch.
 ///
 /// # Errors
 /// Its counts are wrong, or nobody may count on this host. A check that could not be made says nothing.

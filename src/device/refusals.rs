@@ -133,7 +133,7 @@ fn sum<'a>(records: impl Iterator<Item = &'a Record>, pair: impl Fn(&Record) -> 
     records.filter_map(pair).fold([0, 0], |sum, pair| [sum[0] + pair[0], sum[1] + pair[1]])
 }
 
-/// What a refused step of tracing would have recorded.
+/// The records that are missing because this step of tracing was refused.
 fn recorded(step: u32, kind: u32) -> &'static str {
     match (step, kind) {
         (step::ENABLE, 1 | 22) => "copies",
@@ -156,7 +156,7 @@ pub fn reason(step: u32, result: u32) -> String {
     }
 }
 
-/// What stands in the way of counting on a device, in the order in which the collector notes it: four bits each, from the architecture on.
+/// Obstacles to counting on a device, in the order in which the collector notes it: four bits each, from the architecture on.
 const OBSTACLES: [(&str, &str); 6] = [
     ("the architecture is older than compute capability 7.0", "profile on a newer GPU"),
     ("SLI is switched on", "switch SLI off"),

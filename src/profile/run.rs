@@ -63,7 +63,7 @@ pub struct Rank {
     pub job: Option<String>,
     /// Its host.
     pub host: String,
-    /// What distinguishes this boot of the host's kernel: hosts may have equal names. `null`: not known.
+    /// Id of this boot of the host's kernel: hosts may have equal names. `null`: not known.
     #[serde(default)]
     pub boot: Option<String>,
     /// From its start to its end, in seconds.

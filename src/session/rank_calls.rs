@@ -41,7 +41,7 @@ pub fn write(folder: &OutputFolder, profile: &Profile) -> Result<(), SessionErro
 pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
     let read = |(profile, (_, path)): (&Profile, &(u32, PathBuf))| -> Option<RankCalls> {
         let calls: RankCalls = rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok()?;
-        // Hosts of equal names were told apart.
+        // Hosts of equal names have new ones.
         let host = profile.run.ranks.first().map_or(calls.host, |rank| rank.host.clone());
         Some(RankCalls { host, ..calls })
     };

@@ -1,4 +1,4 @@
-//! What goes wrong around ranks: profiles that do not fit, ranks that are ended, folders that cannot be written, libraries that are none.
+//! Troubles around ranks: profiles that do not fit, ranks that are ended, folders that cannot be written, libraries that are none.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -77,7 +77,7 @@ impl Campaign {
         cuda.enter(gpu.index)?;
         let (free, total) = cuda.memory()?;
         let wanted = (TIMES_L2 * gpu.l2_bytes).max(LEAST_ARENA).next_multiple_of(LEAST_ARENA);
-        // Never more than half of what is free, managed memory included.
+        // Never more than half of the free memory, managed memory included.
         let bytes = wanted.min((free / 2).saturating_sub(COPIED + BESIDE)) & !((1 << 21) - 1);
         if bytes < LEAST_USEFUL {
             return Err(GpuError::Crowded { free });

@@ -82,7 +82,7 @@ impl Executions {
         }
     }
 
-    /// Notes that the owner of what was `executed` is another thread's.
+    /// Notes that the owner of `executed` is another thread's.
     pub fn note_elsewhere(&mut self, executed: &Executed) {
         if executed.kind != AccessKind::Prefetch {
             self.elsewhere += executed.bytes;

@@ -28,7 +28,7 @@ pub fn together(profiles: &[Profile]) -> Option<Machine> {
     (parts.len() > 1).then(|| sum(&parts))
 }
 
-/// Gives hosts of equal names the beginning of what distinguishes them.
+/// Adds the beginning of the boot's id to the names of hosts that have equal ones.
 pub fn tell_apart(profiles: &mut [Profile]) {
     let mut boots: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rank in profiles.iter().flat_map(|profile| &profile.run.ranks) {

@@ -36,7 +36,7 @@ impl Communicators {
         self.all.push(Communicator { made, parent, order, size: None, rank: None });
     }
 
-    /// Forgets a handle; what is known of its communicator stays.
+    /// Forgets a handle, and keeps its communicator.
     pub fn remove(&mut self, handle: u64) {
         self.by_handle.remove(&handle);
     }

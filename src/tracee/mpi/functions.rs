@@ -118,7 +118,7 @@ pub enum Shape {
     /// As `Prepare`, of a message in parts: argument 1 is their number, and the buffer is that of one part, always with a count of 64
     /// bits.
     PrepareParts {
-        /// What will be sent; `None`: it will be received.
+        /// The data to be sent; `None`: it will be received.
         buffer: Option<Buffer>,
         /// To or from whom.
         peer: Peer,
@@ -197,7 +197,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The argument that points to the request of what it prepares: a message, or a collective call, whose shape is that of the call
+    /// The argument that points to the request of the message that it prepares, or of the collective call, whose shape is that of the call
     /// itself. `None`: it prepares nothing.
     pub fn request(&self) -> Option<u8> {
         match self.shape {

@@ -11,7 +11,7 @@ use super::functions::{Buffer, Constructor, Function, Peer, Shape};
 /// Most elements of an array that a call passes.
 const LONGEST_ARRAY: usize = 1 << 20;
 
-/// No process has more memory that it can address: what is longer is no buffer.
+/// No process can address more memory: nothing longer is a buffer.
 const LARGEST_BUFFER: u64 = 1 << 56;
 
 /// What is known of the handles of one process.

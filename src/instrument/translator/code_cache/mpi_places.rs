@@ -88,7 +88,7 @@ impl Places {
         self.family = self.family.or(symbols.family);
     }
 
-    /// What was in `text` before `module` was mapped there is gone.
+    /// Other modules that were in `text` before `module` was mapped there are gone.
     fn forget_others(&mut self, module: Mapped, text: &Range<u64>) {
         self.inside.retain(|(range, of)| *of == module || range.end <= text.start || text.end <= range.start);
         for (_, placed) in self.entries.iter_mut().filter(|(at, placed)| placed.module != module && text.contains(at)) {
