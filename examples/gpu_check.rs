@@ -1,5 +1,6 @@
 //! Compares the counts of `rprof demo --gpu` with the known work of its kernels: `gpu_check PROFILE.json`; those of the products of
-//! `fixtures/gpu/train.py` with theirs: `gpu_check --products PROFILE.json`; or two outputs of `rprof machine --gpu --json` with one another and
+//! `fixtures/gpu/train.py` with theirs: `gpu_check --products PROFILE.json`; what multiprocessors received from L2 with the known bytes:
+//! `gpu_check --received PROFILE.json` (counted with `--gpu-counts l2`); or two outputs of `rprof machine --gpu --json` with one another and
 //! with what the clock allows: `gpu_check --ceilings A.json B.json`. Prints a line for each
 //! kernel or ceiling and ends with 1 where a figure is off by more than its tolerance.
 //!
@@ -87,6 +88,23 @@ fn check(known: &Known, kernel: &Kernel) -> bool {
     };
     right &= expected.is_none_or(|expected| expected == class);
     println!("{:24} {:2} of {:2} launches{text}  {verdict}", known.kernel.name, counts.launches, kernel.launches);
+    right
+}
+
+/// Whether the known kernels with traffic between L2 and multiprocessors have exactly that.
+fn received(yard: &[Known], kernels: &[Kernel]) -> bool {
+    let mut right = true;
+    for (known, each) in yard.iter().filter_map(|known| Some((known, known.l2?))) {
+        let counts = kernels.iter().find(|kernel| kernel.symbol == known.kernel.name).and_then(|k| k.counts.as_ref());
+        let off = counts.and_then(|counts| {
+            let launches = counts.launches as f64;
+            Some((counts.l2_received? - launches * each as f64, launches * BESIDE))
+        });
+        let fits = off.is_some_and(|(off, most)| (0.0..=most).contains(&off));
+        right &= fits;
+        let shown = off.map_or("not counted".into(), |(off, _)| format!("{off:+.0} B"));
+        println!("{:24} received from L2 {shown}{}", known.kernel.name, if fits { "" } else { " WRONG" });
+    }
     right
 }
 
@@ -235,10 +253,17 @@ fn ceilings(paths: [&str; 2]) -> Result<bool, String> {
     Ok(right)
 }
 
+/// What of a profile is compared.
+enum What {
+    Demo,
+    Products,
+    Received,
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (path, is_demo) = match arguments[..] {
+    let (path, what) = match arguments[..] {
         ["--ceilings", a, b] => {
             return match ceilings([a, b]) {
                 Ok(right) => ExitCode::from(u8::from(!right)),
@@ -248,10 +273,13 @@ fn main() -> ExitCode {
                 }
             };
         }
-        ["--products", path] => (path, false),
-        [path] => (path, true),
+        ["--products", path] => (path, What::Products),
+        ["--received", path] => (path, What::Received),
+        [path] => (path, What::Demo),
         _ => {
-            eprintln!("usage: gpu_check PROFILE.json | --products PROFILE.json | --ceilings A.json B.json");
+            eprintln!(
+                "usage: gpu_check PROFILE.json | --products PROFILE.json | --received PROFILE.json | --ceilings A.json B.json"
+            );
             return ExitCode::from(2);
         }
     };
@@ -263,10 +291,12 @@ fn main() -> ExitCode {
         }
     };
     let kernels = profile.devices.map(|devices| devices.kernels).unwrap_or_default();
-    if !is_demo {
-        return ExitCode::from(u8::from(!products(&kernels)));
-    }
     let yard = yard();
+    match what {
+        What::Products => return ExitCode::from(u8::from(!products(&kernels))),
+        What::Received => return ExitCode::from(u8::from(!received(&yard, &kernels))),
+        What::Demo => {}
+    }
     let mut right = !kernels.is_empty() && written(&yard, &kernels);
     for known in &yard {
         match kernels.iter().find(|kernel| kernel.symbol == known.kernel.name) {

@@ -60,6 +60,8 @@ check ms "$folder/rprof" __gpu_demo; plain=$(cat "$work/ms"); echo "plain: $plai
 check ms "$folder/rprof" demo --gpu -o "$work/demo"; echo "profiled, runs that count included: $(cat "$work/ms") ms"
 sed -n '/^GPU/,/^Waiting/p' "$work/log"
 check "$folder/gpu_check" "$work/demo/profile.json"
+check ms "$folder/rprof" --passes timed --gpu-counts l2 -o "$work/l2" -- "$folder/rprof" __gpu_demo
+check "$folder/gpu_check" --received "$work/l2/profile.json"
 
 step "cost of tracing: 120,000 launches by the driver API, alone and under rprof, best of three"
 for _ in 1 2 3; do "$folder/launches" 60000 time 2>&1 >/dev/null; done >"$work/alone"

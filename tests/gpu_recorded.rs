@@ -389,6 +389,32 @@ fn the_three_ways_of_counting_bytes_agree() {
 }
 
 #[test]
+fn bytes_that_multiprocessors_receive_from_l2_are_exact() {
+    let devices = devices("activity-yard", &["range-yard-l2"]);
+    let mut compared = 0;
+    for known in yard().iter().filter(|known| known.l2.is_some()) {
+        let kernel = devices.kernels.iter().find(|k| k.symbol == known.kernel.name).expect("the kernel");
+        let counts = kernel.counts.as_ref().expect("counts");
+        // Two launches, each with its clock record and parameters.
+        let off = counts.l2_received.expect("a figure") - 2.0 * known.l2.unwrap_or(0) as f64;
+        assert!((0.0..=2.0 * 1024.0).contains(&off), "{}: {off}", kernel.symbol);
+        compared += 1;
+    }
+    assert_eq!(compared, 5);
+    let counts = |name: &str| devices.kernels.iter().find(|k| k.symbol == name).unwrap().counts.clone().unwrap();
+    // Many multiprocessors read the same lines, and L2 sees fewer requests.
+    assert!(counts("y_l2_read").l2 < counts("y_l2_read").l2_received.map(|bytes| 0.995 * bytes));
+    // What is not asked for is not there.
+    assert_eq!(counts_of_bytes("y_copy").l2_received, None);
+}
+
+/// The counts of a known kernel by the usual group of bytes.
+fn counts_of_bytes(name: &str) -> rprof::profile::device::Counts {
+    let devices = devices("activity-yard", &["range-yard-bytes-one-batch"]);
+    devices.kernels.into_iter().find(|kernel| kernel.symbol == name).expect("the kernel").counts.expect("counts")
+}
+
+#[test]
 fn metrics_that_were_added_one_at_a_time_are_refused() {
     let devices = devices("activity-yard", &["range-yard-29passes-one-by-one"]);
     assert!(devices.kernels.iter().all(|kernel| kernel.counts.is_none()));
