@@ -56,6 +56,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         gpu_counts: match args.gpu_counts {
             run::GpuCountsArg::Auto => GpuCounts::Auto,
             run::GpuCountsArg::On => GpuCounts::On,
+            run::GpuCountsArg::L2 => GpuCounts::L2,
             run::GpuCountsArg::Off => GpuCounts::Off,
         },
         engine: match args.engine {

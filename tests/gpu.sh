@@ -1,7 +1,7 @@
 #!/bin/bash
 # All checks that need a GPU, offline, from prebuilt binaries, in under 8 minutes: tests/gpu.sh [FOLDER]
 #
-# FOLDER (default: target/gpu) holds `rprof`, `gpu_check` (examples/gpu_check.rs) and `launches` (fixtures/gpu/app.c, linked against a
+# FOLDER (default: target/gpu) holds `rprof`, `gpu_check` and `gpu_cost` (examples/) and `launches` (fixtures/gpu/app.c, linked against a
 # libcuda.so.1); `tests/gpu.sh --prepare` puts them there. What is printed, with the figure that is asked beside each one seen, is quoted in
 # closing notes. Ends with 1 where a check fails.
 set -u -o pipefail
@@ -9,8 +9,9 @@ cd "$(dirname "$0")/.." || exit 1
 
 if [ "${1-}" = --prepare ]; then
     mkdir -p target/gpu
-    cargo build --release --bins --example gpu_check || exit 1
-    cp target/release/rprof target/release/examples/gpu_check target/gpu/ && strip -g target/gpu/rprof target/gpu/gpu_check
+    cargo build --release --bins --example gpu_check --example gpu_cost || exit 1
+    cp target/release/rprof target/release/examples/gpu_check target/release/examples/gpu_cost target/gpu/ || exit 1
+    strip -g target/gpu/rprof target/gpu/gpu_check target/gpu/gpu_cost
     work=$(mktemp -d) && cc -shared -fPIC -Wl,-soname,libcuda.so.1 fixtures/gpu/libcuda_traced.c -o "$work/libcuda.so.1" -ldl &&
         cc -O2 -pthread fixtures/gpu/app.c "$work/libcuda.so.1" -o target/gpu/launches && cp fixtures/gpu/train.py target/gpu/ && rm -r "$work"
     exit
@@ -23,11 +24,19 @@ failed=0
 step() { printf '\n== %s\n' "$*"; }
 check() { "$@" || { echo "FAILED ($?): $*"; failed=1; }; }
 ms() { local start; start=$(date +%s%N); "$@" >"$work/log" 2>&1; local status=$?; echo $((($(date +%s%N) - start) / 1000000)) >"$work/ms"; return $status; }
-# at_most WHAT SEEN UNIT ASKED
+# at_most WHAT SEEN UNIT ASKED. What is no number was not seen.
 at_most() {
-    local verdict=; awk "BEGIN { exit !($2 <= $4) }" || { verdict=" WRONG"; failed=1; }
-    echo "$1: $2 $3, asked at most $4$verdict"
+    local verdict=
+    [[ $2 =~ ^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?$ ]] && awk "BEGIN { exit !($2 <= $4) }" || { verdict=" WRONG"; failed=1; }
+    echo "$1: ${2:-nothing} $3, asked at most $4$verdict"
 }
+# by EXPRESSION A B: the expression of a and b, or nothing where one of them is no number
+by() {
+    local n; for n in "$2" "$3"; do [[ $n =~ ^[0-9]+(\.[0-9]+)?$ ]] || return 0; done
+    awk "BEGIN { a = $2; b = $3; print $1 }"
+}
+# least PATTERN FIELD: the least number in that field of the lines with the pattern, or nothing
+least() { awk -v field="$2" "/$1/"' { if (!n++ || $field < least) least = $field } END { if (n) print least }'; }
 # same WHAT A B
 same() { if [ "$2" = "$3" ]; then echo "$1: same"; else echo "$1: '$2' and '$3' WRONG"; failed=1; fi; }
 python=$(command -v python3 || true)
@@ -51,16 +60,38 @@ check ms "$folder/rprof" __gpu_demo; plain=$(cat "$work/ms"); echo "plain: $plai
 check ms "$folder/rprof" demo --gpu -o "$work/demo"; echo "profiled, runs that count included: $(cat "$work/ms") ms"
 sed -n '/^GPU/,/^Waiting/p' "$work/log"
 check "$folder/gpu_check" "$work/demo/profile.json"
+check ms "$folder/rprof" --passes timed --gpu-counts l2 -o "$work/l2" -- "$folder/rprof" __gpu_demo
+check "$folder/gpu_check" --received "$work/l2/profile.json"
 
 step "cost of tracing: 120,000 launches by the driver API, alone and under rprof, best of three"
-least() { awk '/a launch takes/ { if (!n++ || $4 < least) least = $4 } END { print n ? least : "nan" }'; }
 for _ in 1 2 3; do "$folder/launches" 60000 time 2>&1 >/dev/null; done >"$work/alone"
 for _ in 1 2 3; do
     "$folder/rprof" --quiet --passes timed -F 50 -o "$work/launches" -- "$folder/launches" 60000 time 2>&1 >/dev/null
 done >"$work/traced"
-alone=$(least <"$work/alone") traced=$(least <"$work/traced")
+alone=$(least 'a launch takes' 4 <"$work/alone") traced=$(least 'a launch takes' 4 <"$work/traced")
 echo "alone $alone us, under rprof $traced us"
-at_most "a launch by the driver API, more" "$(awk "BEGIN { print $traced - $alone }")" us 1
+at_most "a launch by the driver API, more" "$(by 'b - a' "$alone" "$traced")" us 1
+at_most "warnings of lost records" "$(grep -c gpu-lost-records "$work/launches/profile.json")" "" 0
+
+step "cost of tracing: the end of a program after 120,000 launches, and the nodes of a graph, best of three"
+# Milliseconds from the end of main until the process is gone. The arguments run it.
+ended() {
+    for _ in 1 2 3; do
+        "$@" sh -c '"$0" 60000 end; date "+gone at %s%N ns" >&2' "$folder/launches" 2>&1 >/dev/null
+    done | awk '/main ends at/ { end = $4 } /gone at/ { print "took", ($3 - end) / 1e6 }' | least took 2
+}
+under=("$folder/rprof" --quiet --passes timed -F 50 -o "$work/under" --)
+alone_ms=$(ended) traced_ms=$(ended "${under[@]}")
+echo "alone $alone_ms ms, under rprof $traced_ms ms"
+# 50 ms and 0.5 us a record
+at_most "the end of the program, more" "$(by 'b - a' "$alone_ms" "$traced_ms")" ms 110
+alone=$(for _ in 1 2 3; do "$folder/launches" 1 nodes 2>&1 >/dev/null; done | least 'a node takes' 4)
+node=$(for _ in 1 2 3; do "${under[@]}" "$folder/launches" 1 nodes 2>&1 >/dev/null; done | least 'a node takes' 4)
+echo "a node of a graph: alone $alone us, under rprof $node us"
+at_most "a node of a CUDA graph, more" "$(by 'b - a' "$alone" "$node")" us 1
+
+step "cost of counting"
+check timeout 150 "$folder/gpu_cost" --yard "$folder/rprof"
 
 if [ -n "$has_torch" ]; then
     step "PyTorch: traced and counted"
@@ -69,15 +100,26 @@ if [ -n "$has_torch" ]; then
     check ms "$folder/rprof" --passes timed --gpu-counts on -o "$work/torch" -- "$python" "$folder/train.py" 12 s g
     echo "profiled, runs that count included: $(cat "$work/ms") ms"
     same "the program's result, traced" "$sum" "$(sum)"
-    at_most "a small launch of PyTorch, more" "$(awk -v alone="$small" '/small us/ { print $3 - alone; exit }' "$work/log")" us 8
+    at_most "a small launch of PyTorch, more" "$(by 'b - a' "$small" "$(awk '/small us/ { print $3; exit }' "$work/log")")" us 8
     sed -n '/^GPU/,/^off the CPU/p' "$work/log"; grep '^!' -A3 "$work/log" | head -30
     check "$folder/gpu_check" --products "$work/torch/profile.json"
+
+    step "PyTorch: what tracing costs where the GPU takes longer than the host, best of three; what each group of counts costs"
+    check ms "$python" "$folder/train.py" 1 b; cp "$work/log" "$work/bound.alone"
+    check ms "$folder/rprof" --passes timed -o "$work/bound" -- "$python" "$folder/train.py" 1 b; cp "$work/log" "$work/bound.traced"
+    for kind in "product 1" "rest 2"; do
+        read -r what most <<<"$kind"
+        alone=$(least "^$what us" 3 <"$work/bound.alone") bound=$(least "^$what us" 3 <"$work/bound.traced")
+        echo "$what: alone $alone us, under rprof $bound us"
+        at_most "$what, more" "$(by '100 * (b / a - 1)' "$alone" "$bound")" % "$most"
+    done
+    check timeout 150 "$folder/gpu_cost" 2 "$python" "$folder/train.py" 2
 
     step "PyTorch under the counting engine, and with a profiler of its own"
     check ms "$python" "$folder/train.py" 2; plain=$(cat "$work/ms") sum=$(sum)
     check ms timeout 150 "$folder/rprof" --memory off --passes counted -o "$work/engine" -- "$python" "$folder/train.py" 2
     same "the program's result, every CPU instruction counted" "$sum" "$(sum)"
-    at_most "that run over the plain one" "$(awk "BEGIN { print $(cat "$work/ms") / $plain }")" times 4
+    at_most "that run over the plain one" "$(by 'b / a' "$plain" "$(cat "$work/ms")")" times 4
     cat >"$work/own.py" <<'PYTHON'
 import torch
 from torch.profiler import ProfilerActivity, profile

@@ -379,8 +379,39 @@ fn the_three_ways_of_counting_bytes_agree() {
         close(counts("y_l2_read").l1, 2.0 * 138_412_032.0, 1e-6, "L1");
         close(counts("y_l2_read").l2, 2.0 * 138_412_032.0, 0.015, "L2");
         close(counts("y_shared").shared, 2.0 * 2_214_592_512.0, 2e-3, "shared");
+        // What a launch leaves in L2 reaches DRAM in a later one: six launches of streams, and what follows them.
+        let streams = ["y_copy", "y_triad", "y_write"];
+        let following = ["y_l2_read", "y_l1_read", "y_shared", "y_shared_stride32"];
+        let all: f64 = streams.into_iter().chain(following).map(|name| counts(name).dram_write.unwrap()).sum();
+        close(Some(all), 6.0 * written, 5e-3, "written in all");
         assert_eq!(devices.warnings, []);
     }
+}
+
+#[test]
+fn bytes_that_multiprocessors_receive_from_l2_are_exact() {
+    let devices = devices("activity-yard", &["range-yard-l2"]);
+    let mut compared = 0;
+    for known in yard().iter().filter(|known| known.l2.is_some()) {
+        let kernel = devices.kernels.iter().find(|k| k.symbol == known.kernel.name).expect("the kernel");
+        let counts = kernel.counts.as_ref().expect("counts");
+        // Two launches, each with its clock record and parameters.
+        let off = counts.l2_received.expect("a figure") - 2.0 * known.l2.unwrap_or(0) as f64;
+        assert!((0.0..=2.0 * 1024.0).contains(&off), "{}: {off}", kernel.symbol);
+        compared += 1;
+    }
+    assert_eq!(compared, 5);
+    let counts = |name: &str| devices.kernels.iter().find(|k| k.symbol == name).unwrap().counts.clone().unwrap();
+    // Many multiprocessors read the same lines, and L2 sees fewer requests.
+    assert!(counts("y_l2_read").l2 < counts("y_l2_read").l2_received.map(|bytes| 0.995 * bytes));
+    // What is not asked for is not there.
+    assert_eq!(counts_of_bytes("y_copy").l2_received, None);
+}
+
+/// The counts of a known kernel by the usual group of bytes.
+fn counts_of_bytes(name: &str) -> rprof::profile::device::Counts {
+    let devices = devices("activity-yard", &["range-yard-bytes-one-batch"]);
+    devices.kernels.into_iter().find(|kernel| kernel.symbol == name).expect("the kernel").counts.expect("counts")
 }
 
 #[test]
@@ -474,23 +505,29 @@ fn collected(name: &str) -> Log {
     log
 }
 
-/// A count of each launch of a log: name, metric, value.
-fn values(log: &Log) -> Vec<(&str, &str, f64)> {
+/// A count of each launch of a log: name, shape, metric, value.
+fn shaped_values(log: &Log) -> Vec<(&str, Launched, &str, f64)> {
     let (mut names, mut metrics): (HashMap<u32, &str>, HashMap<u32, Vec<&str>>) = Default::default();
     let mut values = Vec::new();
     for record in &log.records {
         match record {
             Record::Name { id, text } => _ = names.insert(*id, text),
             Record::Metric { group, name } => metrics.entry(*group).or_default().push(name),
-            Record::Range { group, name, values: counts, .. } => {
+            Record::Range { group, name, launched, values: counts } => {
                 assert_eq!(metrics[group].len(), counts.len());
-                values.extend(metrics[group].iter().zip(counts).map(|(metric, value)| (names[name], *metric, *value)));
+                let named = metrics[group].iter().zip(counts);
+                values.extend(named.map(|(metric, value)| (names[name], *launched, *metric, *value)));
             }
             _ => {}
         }
     }
-    assert!(values.iter().all(|(_, _, value)| value.is_finite() && *value >= 0.0), "counts that are none");
+    assert!(values.iter().all(|(_, _, _, value)| value.is_finite() && *value >= 0.0), "counts that are none");
     values
+}
+
+/// The same without the shape.
+fn values(log: &Log) -> Vec<(&str, &str, f64)> {
+    shaped_values(log).into_iter().map(|(name, _, metric, value)| (name, metric, value)).collect()
 }
 
 /// The one value of a metric of a kernel whose name contains `kernel`.
@@ -562,6 +599,77 @@ fn the_collectors_log_of_pytorch_has_the_work_of_its_products() {
     }
     let uncounted = log.records.iter().find_map(|r| if let Record::Uncounted(n) = r { Some(*n) } else { None });
     assert_eq!(uncounted, Some([40, 0, 50, 0, 0]), "captured, of another context, of graphs, dropped");
+}
+
+/// A launch as Nsight Compute counted it.
+struct Reference {
+    name: String,
+    launched: Launched,
+    values: HashMap<String, f64>,
+}
+
+/// Nsight Compute's table of a PyTorch program: quoted cells, thousands apart by commas, units in the second line.
+fn nsight_compute() -> Vec<Reference> {
+    let path = format!("{}/fixtures/gpu/recorded/ncu-torch.csv", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim_end().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).expect("quoted cells");
+        inner.split("\",\"").map(str::to_owned).collect()
+    };
+    let shape = |cell: &str| three(&cell.trim_start_matches('(').trim_end_matches(')').replace(", ", "x"));
+    let titles = cells(text.lines().next().expect("a line of titles"));
+    let place = |title: &str| titles.iter().position(|other| other == title).unwrap_or_else(|| panic!("no {title}"));
+    let (name, grid, block) = (place("Kernel Name"), place("Grid Size"), place("Block Size"));
+    let first = place("dram__bytes_read.sum");
+    let row = |line: &str| {
+        let cells = cells(line);
+        let launched = Launched { grid: shape(&cells[grid]), block: shape(&cells[block]) };
+        let numbers = titles.iter().zip(&cells).skip(first);
+        let values =
+            numbers.map(|(title, cell)| (title.clone(), cell.replace(',', "").parse::<f64>().expect("a number")));
+        Reference { name: cells[name].clone(), launched, values: values.collect() }
+    };
+    text.lines().skip(2).map(row).collect()
+}
+
+/// Parts of the names of PyTorch's kernels: mangled, and as Nsight Compute writes them.
+const OF_PYTORCH: [(&str, &str); 11] = [
+    ("normal_and_transformIff", "normal_and_transform<float"),
+    ("normal_and_transformIN3c108BFloat16E", "normal_and_transform<c10::BFloat16"),
+    ("bfloat16_copy_kernel_cuda", "bfloat16_copy_kernel_cuda"),
+    ("FillFunctor", "FillFunctor"),
+    ("nvjet_sm90_tst", "nvjet_sm90_tst"),
+    ("sm80_xmma_gemm", "sm80_xmma_gemm"),
+    ("sm90_xmma_gemm", "sm90_xmma_gemm"),
+    ("layer_norm_kernel", "layer_norm_kernel"),
+    ("cunn_SoftMaxForward", "cunn_SoftMaxForward"),
+    ("CUDAFunctorOnSelf_add", "CUDAFunctorOnSelf_add"),
+    ("GeluCUDAKernelImpl", "GeluCUDAKernelImpl"),
+];
+
+#[test]
+fn counts_of_pytorchs_kernels_equal_those_of_nsight_compute() {
+    let reference = nsight_compute();
+    assert_eq!(reference.len(), 36);
+    // The first launch of a kernel and shape, like the ranges.
+    let same = |symbol: &str, launched: Launched| {
+        let (_, name) = OF_PYTORCH.into_iter().find(|(mangled, _)| symbol.contains(*mangled))?;
+        reference.iter().find(|row| row.name.contains(name) && row.launched == launched)
+    };
+    // 13 kernels with nine metrics of floating point; three products with these and six of the tensor cores.
+    let logs = [(counted("range-torch-flops-one-call"), 13 * 9), (collected("collector-torch"), 3 * (9 + 6))];
+    for (log, wanted) in &logs {
+        let mut compared = 0;
+        for (symbol, launched, metric, value) in shaped_values(log) {
+            if !metric.contains("_pred_on") && !metric.contains("ops_path_tensor") {
+                continue;
+            }
+            let Some(row) = same(symbol, launched) else { continue };
+            assert_eq!(value, row.values[metric], "{symbol} {launched:?} {metric}");
+            compared += 1;
+        }
+        assert_eq!(compared, *wanted);
+    }
 }
 
 /// Chips by compute capability.

@@ -116,6 +116,7 @@ fn kernels_copies_and_counts_of_a_program() {
     is("fp32", 20.0 * 2.0 * SCALE);
     is("dram_read", 20.0 * 16.0 * SCALE);
     is("l2", 20.0 * 16.0 * SCALE);
+    assert!(counts["l2_received"].is_null(), "only on demand: {counts}");
     assert_eq!(counts["tensor"].as_array().unwrap().len(), 0);
     let tensor = &ran.kernel("tensor_product")["counts"]["tensor"];
     assert_eq!(
@@ -129,6 +130,21 @@ fn kernels_copies_and_counts_of_a_program() {
     let text = String::from_utf8_lossy(&ran.output.stderr).into_owned();
     assert!(text.contains("scale(double*, int)") && text.contains("pageable"), "{text}");
     assert_eq!(ran.profile["machine"]["gpus"][0]["name"], "NVIDIA H200");
+}
+
+#[test]
+fn what_multiprocessors_receive_from_l2_is_counted_on_demand() {
+    for passes in ["timed", "both"] {
+        let ran = run(&["--passes", passes, "--gpu-counts", "l2"], folder(), "", &["60"]);
+        for (symbol, threads) in [("_Z5scalePdi", SCALE), ("tensor_product", TENSOR)] {
+            let counts = &ran.kernel(symbol)["counts"];
+            let bytes = |what: &str| counts[what].as_f64();
+            assert_eq!(bytes("l2_received"), Some(60.0 * 32.0 * threads), "{symbol}, {passes}: {counts}");
+            // The usual figures stay.
+            assert_eq!((bytes("l2"), bytes("fp64")), (Some(60.0 * 16.0 * threads), Some(60.0 * 2.0 * threads)));
+        }
+        assert_eq!(ran.codes(), [""; 0]);
+    }
 }
 
 #[test]

@@ -121,6 +121,8 @@ pub enum GpuCountsArg {
     Auto,
     /// Whatever the passes, if the program launches kernels.
     On,
+    /// As `on`, and in one run more the bytes that multiprocessors receive from L2.
+    L2,
     /// Never.
     Off,
 }

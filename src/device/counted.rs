@@ -186,6 +186,7 @@ fn work(sum: &dyn Fn(&str) -> Option<f64>) -> Counts {
         dram_read: sum(groups::DRAM_READ),
         dram_write: sum(groups::DRAM_WRITE),
         l2,
+        l2_received: sum(groups::RECEIVED).zip(sum(groups::SENT)).map(|(received, sent)| received + sent),
         // Bytes that a multiprocessor copies past L1 (TMA) are not in its count, which is then below the bytes that came from L2.
         l1: sum(groups::L1_BYTES).filter(|bytes| l2.is_none_or(|l2| *bytes >= 0.5 * l2)),
         shared: sum(groups::SHARED_WAVEFRONTS).map(|wavefronts| 128.0 * wavefronts),

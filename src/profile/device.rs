@@ -175,6 +175,9 @@ pub struct Counts {
     pub dram_write: Option<f64>,
     /// Bytes that L2 served to the multiprocessors: a lower bound of the bytes that these received.
     pub l2: Option<f64>,
+    /// Bytes that the multiprocessors received from L2 and sent there; counted on demand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2_received: Option<f64>,
     /// Bytes between multiprocessor and L1; `None` for code that copies past it (TMA).
     pub l1: Option<f64>,
     /// Bytes of shared memory, at 128 a wavefront.

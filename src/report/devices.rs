@@ -257,10 +257,13 @@ fn holding(k: &Kernel) -> String {
     let place = place.map_or(String::new(), |(f, id)| format!(": at {} of {id}", percent(f)));
     let next = a.ladder.iter().find(|rung| rung.without == a.class && a.class != "gpu-latency");
     let next = next.map_or(String::new(), |rung| format!("; without that {} in all", seconds(rung.seconds)));
+    let received = k.counts.as_ref().filter(|counts| counts.seconds > 0.0);
+    let received = received.and_then(|counts| Some(counts.l2_received? / counts.seconds));
     let rates = [
         a.flops_per_s.map(|r| si(r, "FLOP/s")),
         a.bytes_per_s.map(|r| format!("{} of DRAM", si(r, "B/s"))),
         a.intensity.map(|i| format!("{} FLOP/B", significant(i))),
+        received.map(|r| format!("{} between L2 and multiprocessors", si(r, "B/s"))),
     ];
     let rates: Vec<String> = rates.into_iter().flatten().collect();
     let rates = if rates.is_empty() { String::new() } else { format!("; {}", rates.join(", ")) };

@@ -25,7 +25,8 @@ use super::output::OutputFolder;
 use super::progress::Notices;
 use super::{between, doctor, passes, sink};
 
-/// Most native runs that count kernels: each begins with the groups that the ones before did not reach.
+/// Most native runs that count kernels, with one more for the group on demand: each begins with the groups that the ones before did not
+/// reach.
 const MOST_RUNS: usize = 3;
 
 /// A counted run that takes longer than this, and than so many times the native run, is ended.
@@ -126,6 +127,8 @@ pub struct First<'a> {
     pub wall: Duration,
     /// The command between two runs.
     pub between: Option<&'a OsString>,
+    /// Whether the bytes are counted, too, that multiprocessors receive from L2.
+    pub l2: bool,
 }
 
 impl Seen {
@@ -165,12 +168,14 @@ impl Seen {
         machine: &Machine,
         notices: &Notices,
     ) -> Result<(), String> {
-        let First { program, end, input, wall, between } = first;
+        let First { program, end, input, wall, between, l2 } = first;
         let limit = LEAST_LIMIT.max(wall.mul_f64(TIMES_NATIVE));
         let (major, minor) = machine.gpus.first().map_or((9, 0), |gpu| gpu.capability);
-        let all = groups::groups(major, minor);
+        let mut all = groups::groups(major, minor);
+        all.extend(l2.then(groups::received));
+        let most = MOST_RUNS + usize::from(l2);
         let mut wanted = all.clone();
-        for run in 0..MOST_RUNS {
+        for run in 0..most {
             if foreground::interruptions() > 0 {
                 return Err("the run was interrupted, so the program was not run again to count its kernels".into());
             }
@@ -178,10 +183,10 @@ impl Seen {
             if let Some(command) = between {
                 between::restore(command).map_err(|error| error.to_string())?;
             }
-            notices.say(if run == 0 {
-                "runs the program again to count the work of its kernels on the GPU (up to three times; --gpu-counts off leaves that out)"
+            notices.say(&if run == 0 {
+                format!("runs the program again to count the work of its kernels on the GPU (up to {most} times; --gpu-counts off leaves that out)")
             } else {
-                "runs the program once more: not every kernel was launched often enough to be counted in one run"
+                "runs the program once more: not every kernel was launched often enough to be counted in one run".into()
             });
             let injection = Injection::new(folder.path(), &program.path, &Purpose::Count(wanted.clone()))
                 .map_err(|e| e.to_string())?;

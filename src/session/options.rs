@@ -129,8 +129,17 @@ pub enum GpuCounts {
     Auto,
     /// Whatever the passes.
     On,
+    /// As `On`, and the bytes that multiprocessors receive from L2.
+    L2,
     /// Never.
     Off,
+}
+
+impl GpuCounts {
+    /// Whether the user asked for it.
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, GpuCounts::On | GpuCounts::L2)
+    }
 }
 
 /// Memory model of the counted pass.

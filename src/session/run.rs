@@ -99,7 +99,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             let not_countable = checked.not_countable.clone().filter(|_| options.passes.is_none());
             let off = || "the counted pass was switched off with --passes timed".into();
             evidence.no_counts = Some(not_countable.unwrap_or_else(off));
-            let again = options.gpu_counts == GpuCounts::On;
+            let again = options.gpu_counts.is_asked_for();
             let (end, mut input) = timed_pass(&checked, again, setting, &mut machine, &mut evidence)?;
             if again {
                 count_kernels(&checked, setting, &machine, (end, &mut input), &mut evidence);
@@ -342,7 +342,8 @@ fn count_kernels(
     evidence: &mut Evidence,
 ) {
     let wall = Duration::from_secs_f64(evidence.timed.as_ref().map_or(0.0, |timed| timed.wall_s));
-    let first = First { program: &checked.program, end, input, wall, between: options.between.as_ref() };
+    let l2 = options.gpu_counts == GpuCounts::L2;
+    let first = First { program: &checked.program, end, input, wall, between: options.between.as_ref(), l2 };
     evidence.gpu.count(first, folder, machine, notices);
 }
 

@@ -24,7 +24,7 @@ impl fmt::Display for WhyTwice {
             WhyTwice::Between => f.write_str("--between restores state between two runs"),
             WhyTwice::ExactMemory => f.write_str("--memory exact simulates every access"),
             WhyTwice::SingleStep => f.write_str("--engine single-step counts every instruction"),
-            WhyTwice::GpuCounts => f.write_str("--gpu-counts on counts the GPU's kernels in runs of their own"),
+            WhyTwice::GpuCounts => f.write_str("--gpu-counts counts the GPU's kernels in runs of their own"),
         }
     }
 }
@@ -38,7 +38,7 @@ pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>)
         RunOptions { between: Some(_), .. } => Some(WhyTwice::Between),
         RunOptions { memory: Memory::Exact, .. } => Some(WhyTwice::ExactMemory),
         RunOptions { engine: Engine::SingleStep, .. } => Some(WhyTwice::SingleStep),
-        RunOptions { gpu_counts: GpuCounts::On, .. } => Some(WhyTwice::GpuCounts),
+        RunOptions { gpu_counts: GpuCounts::On | GpuCounts::L2, .. } => Some(WhyTwice::GpuCounts),
         _ => None,
     };
     match asked {

@@ -1,7 +1,7 @@
 //! The ids of all ceilings of a GPU, with their units.
 
 /// (id, unit), in the order of reports.
-pub const ALL: [(&str, &str); 48] = [
+pub const ALL: [(&str, &str); 54] = [
     ("gpu.fp64.fma", "flop/s"),
     ("gpu.fp64.add", "flop/s"),
     ("gpu.fp64.mul", "flop/s"),
@@ -9,7 +9,11 @@ pub const ALL: [(&str, &str); 48] = [
     ("gpu.fp32.add", "flop/s"),
     ("gpu.fp32.mul", "flop/s"),
     ("gpu.fp16.fma", "flop/s"),
+    ("gpu.fp16.add", "flop/s"),
+    ("gpu.fp16.mul", "flop/s"),
     ("gpu.bf16.fma", "flop/s"),
+    ("gpu.bf16.add", "flop/s"),
+    ("gpu.bf16.mul", "flop/s"),
     ("gpu.int32.mad", "op/s"),
     ("gpu.ex2", "op/s"),
     ("gpu.mma.bf16", "flop/s"),
@@ -24,8 +28,10 @@ pub const ALL: [(&str, &str); 48] = [
     ("gpu.tensor.int8", "op/s"),
     ("gpu.tensor.fp64", "flop/s"),
     ("gpu.tensor.bf16.sustained", "flop/s"),
+    ("gpu.tensor.f16.sustained", "flop/s"),
     ("gpu.tensor.tf32.sustained", "flop/s"),
     ("gpu.tensor.fp8.sustained", "flop/s"),
+    ("gpu.tensor.int8.sustained", "op/s"),
     ("gpu.dram.read", "byte/s"),
     ("gpu.dram.copy", "byte/s"),
     ("gpu.dram.triad", "byte/s"),

@@ -12,7 +12,7 @@ use crate::profile::gpu::Gpu;
 use crate::tracee::whole_file;
 
 /// Version of the set of ceilings and of their measurement; grows with every change.
-const GPU_CEILINGS_VERSION: u32 = 2;
+const GPU_CEILINGS_VERSION: u32 = 3;
 
 /// Largest size of a file: far more than any has.
 const LARGEST: u64 = 16 << 20;

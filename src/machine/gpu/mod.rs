@@ -15,11 +15,11 @@
 //!
 //! | id | unit | meaning |
 //! | --- | --- | --- |
-//! | `gpu.{fp64,fp32}.{fma,add,mul}` `gpu.{fp16,bf16}.fma` | flop/s | independent scalar instructions; 16-bit ones in pairs |
+//! | `gpu.{fp64,fp32,fp16,bf16}.{fma,add,mul}` | flop/s | independent scalar instructions; 16-bit ones in pairs |
 //! | `gpu.int32.mad` `gpu.ex2` | op/s | integer multiply-add (2 each); the special-function unit |
 //! | `gpu.mma.{bf16,f16,tf32,s8,fp64}` | flop/s, op/s | tensor instructions with operands in registers |
 //! | `gpu.tensor.{bf16,f16,tf32,fp8,int8,fp64}` | flop/s, op/s | the roof: the best tensor instruction, a burst after a pause |
-//! | `gpu.tensor.{bf16,tf32,fp8}.sustained` | flop/s | from 0.2 to 0.6 s of it |
+//! | `gpu.tensor.{bf16,f16,tf32,fp8,int8}.sustained` | flop/s, op/s | from 0.2 to 0.6 s of it |
 //! | `gpu.dram.{read,copy,triad,update,write}` | byte/s | streams; bytes of 1, 2, 3, 2, 1 arrays |
 //! | `gpu.l2.read` `gpu.l1.read` | byte/s | repeated reads of a set in that cache |
 //! | `gpu.shared.{read,write,stride2,stride32}` | byte/s | shared memory; with two and 32 threads on a bank |

@@ -26,14 +26,20 @@ const fn at_most(id: &'static str, most: f64, of: &'static str, why: &'static st
     Order { id, most, of, why }
 }
 
-const ORDERS: [Order; 14] = [
+const ORDERS: [Order; 20] = [
     at_most("gpu.fp64.add", 1.0, "gpu.fp64.fma", HALF),
     at_most("gpu.fp64.mul", 1.0, "gpu.fp64.fma", HALF),
     at_most("gpu.fp32.add", 1.0, "gpu.fp32.fma", HALF),
     at_most("gpu.fp32.mul", 1.0, "gpu.fp32.fma", HALF),
+    at_most("gpu.fp16.add", 1.0, "gpu.fp16.fma", HALF),
+    at_most("gpu.fp16.mul", 1.0, "gpu.fp16.fma", HALF),
+    at_most("gpu.bf16.add", 1.0, "gpu.bf16.fma", HALF),
+    at_most("gpu.bf16.mul", 1.0, "gpu.bf16.fma", HALF),
     at_most("gpu.tensor.bf16.sustained", 1.0, "gpu.tensor.bf16", BURST),
+    at_most("gpu.tensor.f16.sustained", 1.0, "gpu.tensor.f16", BURST),
     at_most("gpu.tensor.tf32.sustained", 1.0, "gpu.tensor.tf32", BURST),
     at_most("gpu.tensor.fp8.sustained", 1.0, "gpu.tensor.fp8", BURST),
+    at_most("gpu.tensor.int8.sustained", 1.0, "gpu.tensor.int8", BURST),
     at_most("gpu.dram.read", 1.0, "gpu.l2.read", NEARER),
     at_most("gpu.l2.read", 1.0, "gpu.l1.read", NEARER),
     at_most("gpu.shared.stride32", 1.0, "gpu.shared.stride2", "more conflicts, and yet faster"),
@@ -106,7 +112,10 @@ mod tests {
             ("gpu.fp32.fma", 66e12),
             ("gpu.fp32.add", 32.6e12),
             ("gpu.fp16.fma", 131.2e12),
+            ("gpu.fp16.mul", 65.5e12),
             ("gpu.bf16.fma", 128.7e12),
+            ("gpu.tensor.f16", 960e12),
+            ("gpu.tensor.f16.sustained", 890e12),
             ("gpu.dram.read", 4.54e12),
             ("gpu.l2.read", 9.1e12),
             ("gpu.lat.l2", 142e-9),
@@ -121,6 +130,8 @@ mod tests {
             ("gpu.dram.read", 5.5e12, "its bus carries less"),
             ("gpu.lat.dram", 143e-9, "that of L2"),
             ("gpu.bf16.fma", 99.8e12, "fp16 has the same rate"),
+            ("gpu.fp16.mul", 150e12, "above gpu.fp16.fma"),
+            ("gpu.tensor.f16.sustained", 999e12, "above gpu.tensor.f16"),
         ] {
             let mut wrong = gpu(&figures.map(|(known, right)| (known, if known == id { value } else { right })));
             settle(&mut wrong);

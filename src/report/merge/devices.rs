@@ -165,6 +165,7 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
         dram_read: sum(a.dram_read, b.dram_read),
         dram_write: sum(a.dram_write, b.dram_write),
         l2: sum(a.l2, b.l2),
+        l2_received: sum(a.l2_received, b.l2_received),
         l1: sum(a.l1, b.l1),
         shared: sum(a.shared, b.shared),
         instructions: sum(a.instructions, b.instructions),

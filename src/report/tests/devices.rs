@@ -73,6 +73,21 @@ fn what_was_not_counted_is_never_a_zero() {
 }
 
 #[test]
+fn what_multiprocessors_received_from_l2_is_shown_where_it_was_counted() {
+    let mut profile = profile();
+    let shows = |profile: &Profile| {
+        let words: Vec<String> = section(profile, 140).split_whitespace().map(str::to_owned).collect();
+        words.join(" ").contains("GB/s between L2 and multiprocessors")
+    };
+    assert!(!shows(&profile));
+    for counts in profile.devices.as_mut().unwrap().kernels.iter_mut().filter_map(|kernel| kernel.counts.as_mut()) {
+        counts.l2_received = Some(25e9 * counts.seconds);
+    }
+    assert!(shows(&profile));
+    assert!(render(&profile, Format::Json, &View::default()).unwrap().contains("\"l2_received\""));
+}
+
+#[test]
 fn hostile_and_endless_names_stay_text() {
     let mut profile = profile();
     let devices = profile.devices.as_mut().unwrap();

@@ -1,7 +1,9 @@
 //! Which kernels make which ceiling of a GPU, and when each runs.
 //!
 //! ```text
-//!  rounds of arithmetic and memory ─▶ curves ─▶ tensor kernels compiled ─▶ [ pause: latencies, link ] ─▶ burst ─▶ [ pause … ] ─▶ …
+//!  rounds of arithmetic and memory ─▶ curves ─▶ trips of a tensor kernel ─▶ [ pause: latencies, link, compiling the next one ] ─▶ burst
+//!                                                ▲                                                                                │
+//!                                                └────────────────────────── for each type of operands ◀─────────────────────────┘
 //! ```
 
 mod latency;
@@ -58,21 +60,21 @@ fn full(campaign: &mut Campaign, progress: &mut dyn Progress) -> Result<(), GpuE
         run(campaign, step)?;
     }
     tensor::fp64(campaign);
-    let mut ready = Vec::new();
-    for kind in &tensor::KINDS {
-        ready.extend(prepared(campaign, kind)?.map(|ready| (kind, ready)));
-    }
     let mut quiet_rounds = 0;
     let mut fillers = plan::FILLERS.iter();
-    for (n, (kind, ready)) in ready.iter().enumerate() {
+    for (n, kind) in tensor::KINDS.iter().enumerate() {
         tell(campaign, progress, kind.id, plan::BUSY.len() + n, total);
+        let Some(ready) = prepared(campaign, kind)? else { continue };
         quiet_round(campaign)?;
         quiet_rounds += 1;
         if let Some(filler) = fillers.next() {
             run(campaign, filler)?;
         }
+        if let Some(next) = tensor::KINDS.get(n + 1) {
+            compile_early(campaign, next)?;
+        }
         rest(campaign);
-        burst(campaign, kind, ready, true)?;
+        burst(campaign, kind, &ready, true)?;
     }
     tell(campaign, progress, "latencies and links", total - 1, total);
     for _ in quiet_rounds..plan::QUIET_ROUNDS {
@@ -92,6 +94,14 @@ fn prepared(campaign: &mut Campaign, kind: &tensor::Kind) -> Result<Option<tenso
             Ok(None)
         }
         other => other,
+    }
+}
+
+/// Compiles a kernel in the pause before its own. An error comes again where the kernel is wanted.
+fn compile_early(campaign: &mut Campaign, kind: &tensor::Kind) -> Result<(), GpuError> {
+    match tensor::compile(campaign, kind) {
+        Err(error) if error.is_fatal() => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -12,8 +12,8 @@ pub const QUICK: [&str; 6] =
 
 /// Seconds for opening a GPU: starting the driver, its context, buffers.
 const OPEN_S: f64 = 0.6;
-/// Seconds for compiling a tensor kernel and finding its trips; for a burst; for going on to the sustained rate.
-const TENSOR_S: [f64; 3] = [0.3, 0.05, 0.6];
+/// Seconds for compiling a tensor kernel; for finding its trips; for a burst; for going on to the sustained rate.
+const TENSOR_S: [f64; 4] = [0.25, 0.05, 0.05, 0.6];
 /// Rounds of a full measurement that take little power.
 pub const QUIET_ROUNDS: usize = 5;
 
@@ -43,13 +43,12 @@ const PINNED: Step = step("page-locked copies", &["gpu.link.h2d.pinned", "gpu.li
 const LAUNCH: Step = step("launches", &["gpu.launch", "gpu.launch.wait"], 0.01, latency::launch);
 
 /// Work that may heat the GPU: first.
-pub const BUSY: [Step; 6] = [
+pub const BUSY: [Step; 5] = [
     step("arithmetic and memory", &[], 2.8, rounds::measure),
     step("working sets", &[], 0.6, sweeps::working_sets),
     step("FLOPs per element", &[], 1.4, sweeps::flops),
     step("parallelism", &[], 0.4, sweeps::parallelism),
     step("loops over trials", &[], 0.4, sweeps::trials),
-    step("launches for trials", &[], 0.1, sweeps::launches),
 ];
 
 /// One round of the steps that take little power: one in each pause.
@@ -62,9 +61,14 @@ pub const QUIET: [Step; 6] = [
     step("managed memory", &["gpu.link.managed.to-gpu", "gpu.link.managed.to-cpu"], 0.1, link::managed),
 ];
 
-/// Steps that fill the rest of the pauses, once.
-pub const FILLERS: [Step; 2] =
-    [step("copies by size", &[], 0.3, link::over_size), step("reuse of copied data", &[], 1.4, reuse::measure)];
+/// Steps that fill the rest of the pauses: one in each, the longest in the last, in which nothing is compiled.
+pub const FILLERS: [Step; 5] = [
+    step("copies by size", &[], 0.3, link::over_size),
+    step("reuse of 8 MiB", &[], 0.15, reuse::medium),
+    step("reuse of 1 MiB", &[], 0.05, reuse::small),
+    step("launches for trials", &[], 0.1, sweeps::launches),
+    step("reuse of 64 MiB", &[], 1.2, reuse::large),
+];
 
 /// A quick measurement, apart from the burst at its end.
 pub const QUICK_STEPS: [Step; 3] = [step("arithmetic and memory", &[], 0.5, rounds::measure), PINNED, LAUNCH];
@@ -75,17 +79,21 @@ pub const QUICK_ROUNDS: usize = 3;
 /// Planned seconds of a measurement.
 pub fn seconds(effort: Effort) -> f64 {
     let of = |steps: &[Step]| steps.iter().map(|step| step.seconds).sum::<f64>();
-    let [prepare, burst, go_on] = TENSOR_S;
+    let [compile, trips, burst, go_on] = TENSOR_S;
     let pause = tensor::PAUSE.as_secs_f64();
     match effort {
         Effort::Quick => {
             let quick = of(&QUICK_STEPS[..1]) + QUICK_ROUNDS as f64 * of(&QUICK_STEPS[1..]);
-            OPEN_S + prepare + quick.max(pause) + burst
+            OPEN_S + compile + trips + quick.max(pause) + burst
         }
         Effort::Full => {
-            let bursts = KINDS.iter().map(|kind| prepare + burst + if kind.sustained.is_some() { go_on } else { 0.0 });
-            let fillers = QUIET_ROUNDS as f64 * of(&QUIET) + of(&FILLERS);
-            OPEN_S + of(&BUSY) + bursts.sum::<f64>() + fillers.max(KINDS.len() as f64 * pause)
+            let of_kind = |n: usize| {
+                let filler = FILLERS.get(n).map_or(0.0, |step| step.seconds);
+                let next = if n + 1 < KINDS.len() { compile } else { 0.0 };
+                let sustained = if KINDS[n].sustained.is_some() { go_on } else { 0.0 };
+                trips + (of(&QUIET) + filler + next).max(pause) + burst + sustained
+            };
+            OPEN_S + of(&BUSY) + compile + (0..KINDS.len()).map(of_kind).sum::<f64>()
         }
     }
 }
@@ -101,10 +109,23 @@ pub fn budget(effort: Effort) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::gpu::catalogue;
 
     #[test]
     fn the_plan_keeps_its_promise() {
         assert!(seconds(Effort::Full) <= 15.0, "{}", seconds(Effort::Full));
         assert!(seconds(Effort::Quick) <= 2.0, "{}", seconds(Effort::Quick));
+        // Each type of operands has a pause, which holds a round of quiet steps and a filler.
+        assert_eq!((KINDS.len(), FILLERS.len()), (QUIET_ROUNDS, QUIET_ROUNDS));
+    }
+
+    #[test]
+    fn what_is_planned_is_in_the_catalogue() {
+        let of_steps = BUSY.iter().chain(&QUIET).chain(&FILLERS).flat_map(|step| step.ids.iter().copied());
+        let of_kinds = KINDS.iter().flat_map(|kind| [Some(kind.id), kind.sustained]).flatten();
+        for id in of_steps.chain(of_kinds).chain(QUICK) {
+            assert_ne!(catalogue::unit(id), "", "{id}");
+        }
+        assert!(KINDS.iter().all(|kind| kind.sustained.is_some()), "the same figures of every type");
     }
 }

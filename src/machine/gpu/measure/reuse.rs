@@ -20,27 +20,43 @@ const WAYS: [(&str, Way); 4] = [
     ("managed", Way::Managed),
 ];
 
-/// Sizes of the data, and how the ids of their curves begin.
-const SIZES: [(u64, &str); 3] = [(COPIED, "gpu.reuse"), (8 << 20, "gpu.reuse-8m"), (1 << 20, "gpu.reuse-1m")];
-
 /// Kernels on the same data.
 const KERNELS: [usize; 3] = [1, 8, 64];
 
-/// All curves: a pass of a CPU core, a copy in, n kernels, a copy out. Every pass reads and writes all bytes.
+/// The curves of 64 MiB.
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn measure(campaign: &mut Campaign) -> Result<(), GpuError> {
+pub fn large(campaign: &mut Campaign) -> Result<(), GpuError> {
+    curves(campaign, COPIED, "gpu.reuse")
+}
+
+/// Those of 8 MiB.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn medium(campaign: &mut Campaign) -> Result<(), GpuError> {
+    curves(campaign, 8 << 20, "gpu.reuse-8m")
+}
+
+/// Those of 1 MiB.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn small(campaign: &mut Campaign) -> Result<(), GpuError> {
+    curves(campaign, 1 << 20, "gpu.reuse-1m")
+}
+
+/// A curve for each way: a pass of a CPU core, a copy in, n kernels, a copy out. Every pass reads and writes all `bytes`.
+fn curves(campaign: &mut Campaign, bytes: u64, family: &str) -> Result<(), GpuError> {
     let has_managed = campaign.identity.managed;
-    for (bytes, family) in SIZES {
-        for (name, way) in WAYS.into_iter().filter(|(_, way)| *way != Way::Managed || has_managed) {
-            let mut points = Vec::new();
-            for n in KERNELS {
-                let seconds = once(campaign, way, bytes, n)?;
-                points.push((n as f64, (n as u64 + 1) as f64 * 2.0 * bytes as f64 / seconds.max(1e-9)));
-            }
-            campaign.ledger.sweep(&format!("{family}.{name}"), "kernels", "byte/s", points);
+    for (name, way) in WAYS.into_iter().filter(|(_, way)| *way != Way::Managed || has_managed) {
+        let mut points = Vec::new();
+        for n in KERNELS {
+            let seconds = once(campaign, way, bytes, n)?;
+            points.push((n as f64, (n as u64 + 1) as f64 * 2.0 * bytes as f64 / seconds.max(1e-9)));
         }
+        campaign.ledger.sweep(&format!("{family}.{name}"), "kernels", "byte/s", points);
     }
     Ok(())
 }

@@ -113,7 +113,11 @@ fn arithmetic(campaign: &Campaign) -> Vec<Entry> {
         ("gpu.fp32.add", Add, F32, 32),
         ("gpu.fp32.mul", Mul, F32, 32),
         ("gpu.fp16.fma", Fma, F16, 32),
+        ("gpu.fp16.add", Add, F16, 32),
+        ("gpu.fp16.mul", Mul, F16, 32),
         ("gpu.bf16.fma", Fma, Bf16, 16),
+        ("gpu.bf16.add", Add, Bf16, 16),
+        ("gpu.bf16.mul", Mul, Bf16, 16),
         ("gpu.int32.mad", Fma, I32, 16),
         ("gpu.ex2", Ex2, F32, 16),
     ];

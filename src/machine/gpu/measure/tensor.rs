@@ -49,7 +49,12 @@ pub const KINDS: [Kind; 5] = [
         mma: Some("gpu.mma.bf16"),
         sustained: Some("gpu.tensor.bf16.sustained"),
     },
-    Kind { operand: Type::F16, id: "gpu.tensor.f16", mma: Some("gpu.mma.f16"), sustained: None },
+    Kind {
+        operand: Type::F16,
+        id: "gpu.tensor.f16",
+        mma: Some("gpu.mma.f16"),
+        sustained: Some("gpu.tensor.f16.sustained"),
+    },
     Kind {
         operand: Type::Tf32,
         id: "gpu.tensor.tf32",
@@ -57,7 +62,12 @@ pub const KINDS: [Kind; 5] = [
         sustained: Some("gpu.tensor.tf32.sustained"),
     },
     Kind { operand: Type::E4m3, id: "gpu.tensor.fp8", mma: None, sustained: Some("gpu.tensor.fp8.sustained") },
-    Kind { operand: Type::S8, id: "gpu.tensor.int8", mma: Some("gpu.mma.s8"), sustained: None },
+    Kind {
+        operand: Type::S8,
+        id: "gpu.tensor.int8",
+        mma: Some("gpu.mma.s8"),
+        sustained: Some("gpu.tensor.int8.sustained"),
+    },
 ];
 
 /// A type's kernel, with as many trips as it needs.
@@ -66,31 +76,37 @@ pub struct Ready {
     grid: Grid,
 }
 
-/// Compiles the kernel of a type and finds its number of trips: tensor work, so it must be done ahead of all pauses.
+/// Compiles the kernel of a type, which is no tensor work and may fill a pause. Returns it with its blocks on a multiprocessor; `None`
+/// if this GPU has no such instruction.
 ///
 /// # Errors
 /// [`GpuError`].
-pub fn prepare(campaign: &mut Campaign, kind: &Kind) -> Result<Option<Ready>, GpuError> {
-    let (from_shared, in_registers) = (wgmma(kind.operand), mma(kind.operand, 8, 4));
-    let compiled = match campaign.function(&from_shared) {
+pub fn compile(campaign: &mut Campaign, kind: &Kind) -> Result<Option<(Rc<Function>, u32)>, GpuError> {
+    let compiled = match campaign.function(&wgmma(kind.operand)) {
         Err(error) if !error.is_fatal() => {
             log::line(|| error.to_string());
             None
         }
         other => other?,
     };
-    let ready = match compiled {
-        Some(function) => Some((function, campaign.grid(1, 256, 0, [campaign.arena.at; 3]))),
-        None => campaign
-            .function(&in_registers)?
-            .map(|function| (function, campaign.grid(4, 256, 0, [campaign.arena.at; 3]))),
-    };
-    let Some((function, grid)) = ready else {
-        let Kernel { needs, .. } = in_registers;
+    match compiled {
+        Some(function) => Ok(Some((function, 1))),
+        None => Ok(campaign.function(&mma(kind.operand, 8, 4))?.map(|function| (function, 4))),
+    }
+}
+
+/// Compiles the kernel of a type and finds its number of trips: tensor work, so it must be done ahead of the pause.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn prepare(campaign: &mut Campaign, kind: &Kind) -> Result<Option<Ready>, GpuError> {
+    let Some((function, per_sm)) = compile(campaign, kind)? else {
+        let Kernel { needs, .. } = mma(kind.operand, 8, 4);
         let reason = format!("it needs compute capability {}.{}", needs.major, needs.minor);
         campaign.ledger.missing(kind.id, catalogue::unit(kind.id), Missing::Host, &reason);
         return Ok(None);
     };
+    let grid = campaign.grid(per_sm, 256, 0, [campaign.arena.at; 3]);
     let grid = campaign.aim(&function, grid, LAUNCH_S)?;
     campaign.last_tensor = Some(Instant::now());
     Ok(Some(Ready { function, grid }))
