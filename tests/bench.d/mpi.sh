@@ -74,7 +74,7 @@ for pair in ${pairs//,/ }; do
     # Seconds for one run: what hangs with MPICH has long printed its figures.
     export MPI_HOSTS_TIMEOUT=$([ "$library" = mpich ] && echo 30 || echo 100)
     has "mpicc.$library" || { echo "$library: not installed" >&2; continue; }
-    "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make" >&2; exit 1; }
+    PYTHON=no "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make" >&2; exit 1; }
     for rate in ${BENCH_RATES:-200mbit 800mbit none}; do
         measure_rate "$library" "${pair#*:}" "$rate"
     done
