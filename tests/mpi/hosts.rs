@@ -23,9 +23,9 @@ fn kernel_counts(output: &str) -> BTreeMap<u64, [f64; 2]> {
 }
 
 /// Each of the cases, `PROGRAM ARGUMENTS`, ranks and allowed error, between two hosts.
-fn compare_with_the_kernel(library: &str, cases: &[(&str, u32, f64)]) {
+fn compare_with_the_kernel(hosts: Option<Hosts>, library: &str, cases: &[(&str, u32, f64)]) {
     let Some(program) = program(library, "crossing") else { return };
-    let Some(hosts) = Hosts::up(2, &[]) else { return };
+    let Some(hosts) = hosts else { return };
     for &(what, ranks, within) in cases {
         let sandbox = Sandbox::new();
         let folder = sandbox.path().join("rprof.out");
@@ -35,6 +35,7 @@ fn compare_with_the_kernel(library: &str, cases: &[(&str, u32, f64)]) {
         let output = hosts.run_again(&sandbox, (library, ranks), &command);
         let counts = kernel_counts(&stdout(&output));
         assert_eq!(counts.len(), ranks as usize, "{library} {what}: {}", stderr(&output));
+        assert!(counts.values().map(|[acked, _]| acked).sum::<f64>() > 0.0, "{library} {what}: nothing crossed");
         for (rank, [acked, received]) in counts {
             let network = &sandbox.profile(&format!("rprof.out/rank-{rank}"))["mpi"]["network"];
             for (key, kernel) in [("sent", acked), ("received", received)] {
@@ -71,12 +72,22 @@ const SHORT_MESSAGES: (&str, u32, f64) = ("messages 1000 8", 2, 0.05);
 
 #[test]
 fn bytes_between_hosts_are_those_of_the_kernel() {
-    compare_with_the_kernel("openmpi", if is_full() { &[BROADCASTS, MESSAGES, SHORT_MESSAGES] } else { &[BROADCASTS] });
+    let cases: &[_] = if is_full() { &[BROADCASTS, MESSAGES, SHORT_MESSAGES] } else { &[BROADCASTS] };
+    compare_with_the_kernel(Hosts::up(2, &[]), "openmpi", cases);
 }
 
 #[test]
 fn bytes_between_hosts_are_those_of_the_kernel_with_mpich() {
-    compare_with_the_kernel("mpich", if is_full() { &[BROADCASTS, MESSAGES, SHORT_MESSAGES] } else { &[MESSAGES] });
+    let cases: &[_] = if is_full() { &[BROADCASTS, MESSAGES, SHORT_MESSAGES] } else { &[MESSAGES] };
+    compare_with_the_kernel(Hosts::up(2, &[]), "mpich", cases);
+}
+
+#[test]
+fn bytes_between_hosts_without_ipv4_are_those_of_the_kernel() {
+    // As long again.
+    if is_full() {
+        compare_with_the_kernel(Hosts::up(2, &[]).and_then(Hosts::without_ipv4), "openmpi", &[MESSAGES]);
+    }
 }
 
 #[test]

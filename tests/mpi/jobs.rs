@@ -101,7 +101,10 @@ pub fn unasked_lines(output: &Output) -> Vec<String> {
 }
 
 /// Hosts as network namespaces, until it is dropped.
-pub struct Hosts(PathBuf);
+pub struct Hosts {
+    folder: PathBuf,
+    has_ipv4: bool,
+}
 
 impl Hosts {
     /// So many, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
@@ -112,13 +115,30 @@ impl Hosts {
             println!("SKIPPED: root: no hosts as namespaces: {}", stderr(&output).trim());
             return None;
         }
-        Some(Hosts(stdout(&output).trim().into()))
+        Some(Hosts { folder: stdout(&output).trim().into(), has_ipv4: true })
     }
 
     /// Their connections to one another are refused from now on, as by a firewall.
     pub fn set_apart(&self) {
-        let output = Command::new(fixtures().join("hosts")).arg("apart").arg(&self.0).output().unwrap();
+        let output = self.command("apart").output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
+    }
+
+    /// Ranks of Open MPI do not use IPv4 from now on. `None`: there is no IPv6 here.
+    pub fn without_ipv4(mut self) -> Option<Hosts> {
+        let output = self.command("ipv6").output().unwrap();
+        if !output.status.success() {
+            println!("SKIPPED: kernel: no IPv6: {}", stderr(&output).trim());
+            return None;
+        }
+        self.has_ipv4 = false;
+        Some(self)
+    }
+
+    fn command(&self, what: &str) -> Command {
+        let mut hosts = Command::new(fixtures().join("hosts"));
+        hosts.arg(what).arg(&self.folder);
+        hosts
     }
 
     /// Runs `command` with so many ranks, at most so many seconds, with the words `prefix` before the launcher.
@@ -130,8 +150,11 @@ impl Hosts {
         prefix: &str,
         command: &[&str],
     ) -> Output {
-        let mut hosts = Command::new(fixtures().join("hosts"));
-        hosts.arg("run").arg(&self.0).args([library, &ranks.to_string()]).args(command);
+        let mut hosts = self.command("run");
+        hosts.args([library, &ranks.to_string()]).args(command);
+        if !self.has_ipv4 {
+            hosts.env("OMPI_MCA_btl_tcp_disable_family", "4");
+        }
         hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", limit_s.to_string()).env("MPI_HOSTS_PREFIX", prefix);
         hosts.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         let _alone = alone_if_it_spins(library);
@@ -154,7 +177,7 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        let _ = Command::new(fixtures().join("hosts")).arg("down").arg(&self.0).output();
+        let _ = self.command("down").output();
     }
 }
 
