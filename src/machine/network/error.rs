@@ -94,6 +94,14 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
+    /// This error, where it is of the first message between the ranks.
+    pub fn of_first_message(self) -> NetworkError {
+        match self {
+            NetworkError::Failed { .. } | NetworkError::Loader(_) => NetworkError::FirstMessage(Box::new(self)),
+            other => other,
+        }
+    }
+
     /// Whether all ranks of a host fail alike.
     pub fn is_of_all(&self) -> bool {
         use NetworkError::{Failed, FirstMessage, Loader, Step};
