@@ -57,6 +57,8 @@ pub struct LayerPrediction {
     pub calls: u64,
     /// Seconds of a call.
     pub seconds: f64,
+    /// Elements that were measured instead, and `seconds` extrapolated from; `null`: the layer was measured at its own size.
+    pub extrapolated_from: Option<u64>,
     /// Of all layers' seconds.
     pub share: f64,
     /// Of the peak of the library's threads; `null` for elementwise layers, and where ceilings are not known.
@@ -138,6 +140,9 @@ pub fn predict(network: &Network, settings: Settings<'_>) -> Result<Prediction, 
         let Some(to) = batch.and_then(|batch| batch.checked_mul(factor)) else { break };
         let scale = Scale { batch: to, dimension: settings.dimension };
         let Ok(scaled) = scale::scale(network, scale) else { break };
+        if scaled.layers.iter().any(|layer| extrapolated_from(&layer.work).is_some()) {
+            break;
+        }
         let Ok(found) = measured.all(&scaled) else { break };
         by_batch.push((to, sum(&scaled, &found) / to as f64));
         larger = Some((factor, scaled, found));
@@ -159,6 +164,7 @@ pub fn predict(network: &Network, settings: Settings<'_>) -> Result<Prediction, 
             work: work(&layer.work),
             calls: layer.calls,
             seconds: seconds[i],
+            extrapolated_from: extrapolated_from(&layer.work),
             share: if all > 0.0 { layer.calls as f64 * seconds[i] / all } else { 0.0 },
             of_peak,
             seen_s: layer.seen_s,
@@ -174,6 +180,11 @@ pub fn predict(network: &Network, settings: Settings<'_>) -> Result<Prediction, 
         by_batch,
         left_out: network.left_out.clone(),
     })
+}
+
+/// The elements that are measured instead of those of `work`; `None`: as many as it has.
+fn extrapolated_from(work: &Work) -> Option<u64> {
+    matches!(work, Work::Elementwise(_, elements) if *elements > elementwise::MOST).then_some(elementwise::MOST)
 }
 
 fn work(work: &Work) -> String {
@@ -203,5 +214,11 @@ mod tests {
         assert_eq!((found.library, found.batch, found.by_batch.len()), (None, None, 0));
         let nothing = predict(&Network { left_out: vec!["Softmax".into()], ..Network::default() }, Settings::default());
         assert_eq!(nothing.unwrap_err().to_string(), "no layer can be predicted: Softmax");
+    }
+
+    #[test]
+    fn arrays_that_are_too_large_to_measure_are_extrapolated_and_it_is_said() {
+        let of = |elements| extrapolated_from(&Work::Elementwise(Operation::Relu, elements));
+        assert_eq!((of(1 << 26), of((1 << 26) + 1), of(1_000_000_000_000)), (None, Some(1 << 26), Some(1 << 26)));
     }
 }

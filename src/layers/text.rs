@@ -8,6 +8,8 @@ use crate::report::regions::{Rows, text as rows_text};
 /// Layers that are shown at most.
 const ROWS: usize = 60;
 const NAME_WIDTH: usize = 40;
+/// Extrapolated layers that are named at most.
+const NAMED: usize = 4;
 
 /// The table, for `width` columns.
 pub fn text(prediction: &Prediction, width: usize) -> String {
@@ -67,6 +69,53 @@ fn notes(prediction: &Prediction) -> Vec<String> {
         notes.push(format!("time an item, all layers: {}", all.join(", ")));
         notes.push("4 × batch: time an item with four times the batch, against this one".into());
     }
+    notes.extend(extrapolated(prediction));
     notes.extend(prediction.left_out.iter().map(|what| format!("not predicted: {}", name::printable(what))));
     notes
+}
+
+/// Which layers were not measured at their own size, and what was.
+fn extrapolated(prediction: &Prediction) -> Option<String> {
+    let measured = prediction.layers.iter().find_map(|layer| layer.extrapolated_from)?;
+    let layers = prediction.layers.iter().filter(|layer| layer.extrapolated_from.is_some());
+    let mut works: Vec<&str> = layers.map(|layer| layer.work.as_str()).collect();
+    works.dedup();
+    let hidden = works.len().saturating_sub(NAMED);
+    works.truncate(NAMED);
+    let listed = works.join(", ");
+    let and = if hidden > 0 { format!(" and {hidden} more") } else { String::new() };
+    Some(format!("extrapolated: {listed}{and}; elementwise operations are measured up to {measured} elements"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_extrapolated_is_named_with_what_was_measured() {
+        let layer = |work: &str, extrapolated_from| LayerPrediction {
+            name: "layer".into(),
+            work: work.into(),
+            calls: 1,
+            seconds: 488.0,
+            extrapolated_from,
+            share: 0.5,
+            of_peak: None,
+            seen_s: None,
+            with_larger_batch: None,
+        };
+        let prediction = |layers| Prediction {
+            layers,
+            seconds: 976.0,
+            library: None,
+            threads: None,
+            batch: None,
+            by_batch: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let large = text(&prediction(vec![layer("relu 9", None), layer("relu 1000000000000", Some(67_108_864))]), 200);
+        let expected = "extrapolated: relu 1000000000000; elementwise operations are measured up to 67108864 elements";
+        assert!(large.contains(expected), "{large}");
+        assert!(!text(&prediction(vec![layer("relu 9", None)]), 200).contains("extrapolated"));
+    }
 }

@@ -79,6 +79,23 @@ pub fn is_first_of_its_host() -> bool {
     LOCAL_RANKS.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|local| local == "0")
 }
 
+/// Numbers of the ranks of this host.
+const LOCAL_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
+const SLURM_NODES: &str = "SLURM_STEP_NUM_NODES";
+
+/// Whether some of the job's `ranks` are on other hosts than this process, as far as the launcher says.
+pub fn has_other_hosts(ranks: u32) -> bool {
+    are_elsewhere(&|name| std::env::var_os(name), ranks)
+}
+
+fn are_elsewhere(variable: &dyn Fn(&str) -> Option<OsString>, ranks: u32) -> bool {
+    let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
+    match LOCAL_SIZES.iter().find_map(|name| number(name)) {
+        Some(local) => local < ranks,
+        None => number(SLURM_NODES).is_some_and(|nodes| nodes > 1),
+    }
+}
+
 /// The family of the library that the launcher which started this process belongs to; `None`: it starts any.
 pub fn family() -> Option<Family> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
@@ -191,6 +208,15 @@ mod tests {
         let (rank, warnings) = rank_of(&[("PMI_RANK", "x"), ("PMIX_RANK", "1")]);
         assert_eq!((rank.unwrap().rank, warnings.len()), (1, 1));
         assert_eq!(rank_of(&[]), (None, Vec::new()));
+    }
+
+    #[test]
+    fn ranks_elsewhere_are_those_that_this_host_does_not_have() {
+        let is_so = |name: &str, value: &str| are_elsewhere(&|asked| (asked == name).then(|| value.into()), 4);
+        assert!(is_so("MPI_LOCALNRANKS", "2") && is_so("SLURM_STEP_NUM_NODES", "2"));
+        assert!(
+            !is_so("OMPI_COMM_WORLD_LOCAL_SIZE", "4") && !is_so("SLURM_STEP_NUM_NODES", "1") && !is_so("PATH", "3")
+        );
     }
 
     #[test]

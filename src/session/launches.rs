@@ -199,8 +199,8 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let ranks = job::rank_profiles(folder);
     if ranks.is_empty() {
         return Err(failed(
-            "no rank left a profile; look at what the launcher printed, and whether ranks can write to this folder (after \
-             MPI_Abort, Open MPI gives ranks a second: --mca odls_base_sigkill_timeout 30)"
+            "no rank left a profile; look at what the launcher printed, whether the hosts can reach one another, and whether ranks can \
+             write to this folder (after MPI_Abort, Open MPI gives ranks a second: --mca odls_base_sigkill_timeout 30)"
                 .into(),
         ));
     }

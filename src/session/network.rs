@@ -16,6 +16,10 @@ use crate::profile::run::Warning;
 /// Its name in an output folder.
 pub const FILE: &str = "network.json";
 
+/// Printed before ranks of several hosts exchange a first message: MPICH's launcher kills rprof, too, where that fails.
+pub const CONNECTS: &str = "connects the ranks of several hosts; if nothing follows, the hosts cannot reach one another \
+                            (firewall, network interface)";
+
 /// The options of `rprof machine --mpi`.
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
@@ -59,6 +63,9 @@ pub fn measure(options: &NetworkOptions, take: &mut dyn FnMut(Network)) -> Resul
         cache: None,
     };
     let notices = Notices::new(options.quiet || !is_first);
+    if launched.ranks.is_some_and(launcher::has_other_hosts) {
+        notices.say(CONNECTS);
+    }
     let mut progress = ProgressReporter::new(&notices, "measuring the network between the ranks, for later runs, too");
     let mut doubt = None;
     let mut taken = |network: Network| {

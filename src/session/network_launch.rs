@@ -79,15 +79,25 @@ fn measured(wanted: &Wanted, launcher: &Program, folder: &Path) -> Result<Networ
     let argv = launcher_command::with_inserted(&launcher.argv, &rank).ok_or("no program was found in its command")?;
     let ended = run(&Program { path: launcher.path.clone(), argv }, folder).map_err(|e| e.to_string())?;
     let found = network::read(folder);
-    found.map_err(|missing| {
-        let log = std::fs::read_to_string(folder.join(LOG)).unwrap_or_default();
-        let ours = log.lines().find_map(|line| line.strip_prefix("rprof: "));
-        match (ours, ended) {
-            (Some(line), _) if !line.starts_with("measuring") => line.to_owned(),
-            (_, false) => format!("it took longer than {} s", LIMIT.as_secs()),
-            _ => missing,
+    found.map_err(|missing| reason(&std::fs::read_to_string(folder.join(LOG)).unwrap_or_default(), ended, missing))
+}
+
+/// Why there is no result, from the launcher's output and whether it ended by itself; `missing`: what reading the result says.
+fn reason(log: &str, ended: bool, missing: String) -> String {
+    let (progress, errors): (Vec<&str>, Vec<&str>) = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("rprof: "))
+        .partition(|line| line.starts_with("measuring") || *line == network::CONNECTS);
+    match (errors.first(), progress.last()) {
+        (Some(error), _) => (*error).to_owned(),
+        (None, Some(last)) if ended && *last == network::CONNECTS => {
+            "it ended before its ranks had exchanged a message: their hosts cannot reach one another (firewall, network \
+             interface)"
+                .into()
         }
-    })
+        _ if !ended => format!("it took longer than {} s", LIMIT.as_secs()),
+        _ => missing,
+    }
 }
 
 /// Runs the launcher, its output in a file; false: it was ended, because it took too long or the user wants an end.
@@ -118,4 +128,21 @@ fn run(launcher: &Program, folder: &Path) -> Result<bool, SessionError> {
 
 fn has_ended(pid: Pid) -> bool {
     matches!(wait_for(pid, false), Some(Event::Ended(..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_without_a_result_has_a_reason() {
+        let of = |log: &str, ended| reason(log, ended, "no file".into());
+        let connects = format!("rprof: {}\n", network::CONNECTS);
+        let measures = "rprof: measuring the network\n";
+        assert_eq!(of("", true), "no file");
+        assert_eq!(of(measures, true), "no file");
+        assert!(of(&(connects.clone() + measures), false).starts_with("it took longer than "));
+        assert!(of(&connects, true).contains("cannot reach one another"));
+        assert_eq!(of(&(connects + "=== BAD TERMINATION\nrprof: rank 0: lost\n"), true), "rank 0: lost");
+    }
 }

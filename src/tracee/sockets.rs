@@ -133,6 +133,18 @@ mod tests {
         if datagrams.connect("192.0.2.1:9").is_ok() {
             assert_eq!(peer(datagrams.as_raw_fd()), Peer::OtherHost);
         }
+        // A host may have no IPv6.
+        if let Ok(listener) = TcpListener::bind("[::1]:0") {
+            let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert_eq!(peer(one.as_raw_fd()), Peer::SameHost);
+        }
+        if let Ok(datagrams) = UdpSocket::bind("[::]:0") {
+            assert_eq!(peer(datagrams.as_raw_fd()), Peer::NotConnected);
+            // Likewise (RFC 3849).
+            if datagrams.connect("[2001:db8::1]:9").is_ok() {
+                assert_eq!(peer(datagrams.as_raw_fd()), Peer::OtherHost);
+            }
+        }
         let sockets = open_sockets(pid);
         assert!(sockets.contains(&unix.as_raw_fd()) && !sockets.contains(&file.as_raw_fd()));
     }

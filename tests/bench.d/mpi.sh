@@ -1,6 +1,7 @@
 #!/bin/bash
 # The seven algorithms of fixtures/mpi over four "hosts" (network namespaces) at 200 and 800 Mbit/s and without limit: native seconds, and Table 2.6 of the
-# communication-aware roofline redone: the error of the original roofline, of the thesis' two models and of rprof's. Needs root, and a quiet host.
+# communication-aware roofline redone: the error of the original roofline, of the thesis' two models and of rprof's. Needs root, and a quiet host. The links
+# themselves are measured by tests/bench network.
 #   BENCH_ONLY=RE               of the algorithms
 #   BENCH_MPI=openmpi:4,mpich:2 libraries and ranks (MPICH spins while it waits: no more ranks than CPUs); BENCH_RATES="200mbit 800mbit none"
 #   BENCH_SIZES=first|all       only the first size of each (all)
@@ -74,7 +75,7 @@ for pair in ${pairs//,/ }; do
     # Seconds for one run: what hangs with MPICH has long printed its figures.
     export MPI_HOSTS_TIMEOUT=$([ "$library" = mpich ] && echo 30 || echo 100)
     has "mpicc.$library" || { echo "$library: not installed" >&2; continue; }
-    "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make" >&2; exit 1; }
+    PYTHON=no "$fixtures/make" "$library" "$work_dir/$library" >"$work_dir/make" || { cat "$work_dir/make" >&2; exit 1; }
     for rate in ${BENCH_RATES:-200mbit 800mbit none}; do
         measure_rate "$library" "${pair#*:}" "$rate"
     done

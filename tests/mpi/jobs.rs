@@ -19,17 +19,27 @@ pub fn fixtures() -> PathBuf {
 pub fn built(library: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<BTreeMap<&str, PathBuf>> = OnceLock::new();
     let all = BUILT.get_or_init(|| {
-        let make = |library: &'static str| {
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{library}"));
-            let output = Command::new(fixtures().join("make")).arg(library).arg(&folder).output().unwrap();
-            output.status.success().then_some((library, folder))
-        };
-        LIBRARIES.into_iter().filter_map(make).collect()
+        std::thread::scope(|scope| {
+            let builds = LIBRARIES.map(|library| scope.spawn(move || build(library)));
+            builds.into_iter().filter_map(|build| build.join().unwrap()).collect()
+        })
     });
     if !all.contains_key(library) {
         println!("SKIPPED: packages: {library} is not installed");
     }
     all.get(library).cloned()
+}
+
+/// Builds what is older than its sources.
+fn build(library: &'static str) -> Option<(&'static str, PathBuf)> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{library}"));
+    let mut make = Command::new(fixtures().join("make"));
+    make.arg(library).arg(&folder);
+    if !is_full() {
+        make.env("PYTHON", "no");
+    }
+    let output = make.output().unwrap();
+    output.status.success().then_some((library, folder))
 }
 
 /// The program `name` of `library`; `None`: it could not be built.
@@ -72,8 +82,29 @@ pub fn launched(sandbox: &Sandbox, library: &str, ranks: u32, script: &str) -> O
     sandbox.shell(&format!("timeout {LIMIT_S} bash {}", script.display())).output().unwrap()
 }
 
+/// Such commands side by side, each in a sandbox of its own: much of a launch is waiting.
+pub fn side_by_side<const N: usize>(library: &str, ranks: u32, scripts: [&str; N]) -> [(Sandbox, Output); N] {
+    std::thread::scope(|scope| {
+        let launch = |script| {
+            let sandbox = Sandbox::new();
+            let output = launched(&sandbox, library, ranks, script);
+            (sandbox, output)
+        };
+        scripts.map(|script| scope.spawn(move || launch(script))).map(|thread| thread.join().unwrap())
+    })
+}
+
+/// Lines of rprof, or of a launcher that its ranks confused. A launcher on a busy host may print of itself.
+pub fn unasked_lines(output: &Output) -> Vec<String> {
+    let is_one = |line: &&str| line.starts_with("rprof: ") || line.contains("orte_init") || line.contains("[proxy");
+    stderr(output).lines().filter(is_one).map(str::to_owned).collect()
+}
+
 /// Hosts as network namespaces, until it is dropped.
-pub struct Hosts(PathBuf);
+pub struct Hosts {
+    folder: PathBuf,
+    has_ipv4: bool,
+}
 
 impl Hosts {
     /// So many, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
@@ -84,25 +115,69 @@ impl Hosts {
             println!("SKIPPED: root: no hosts as namespaces: {}", stderr(&output).trim());
             return None;
         }
-        Some(Hosts(stdout(&output).trim().into()))
+        Some(Hosts { folder: stdout(&output).trim().into(), has_ipv4: true })
     }
 
-    /// Runs `command` with so many ranks; a first run on a host measures its ceilings.
-    pub fn run(&self, sandbox: &Sandbox, library: &str, ranks: u32, command: &[&str]) -> Output {
+    /// Their connections to one another are refused from now on, as by a firewall.
+    pub fn set_apart(&self) {
+        let output = self.command("apart").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
+    /// Ranks of Open MPI do not use IPv4 from now on. `None`: there is no IPv6 here.
+    pub fn without_ipv4(mut self) -> Option<Hosts> {
+        let output = self.command("ipv6").output().unwrap();
+        if !output.status.success() {
+            println!("SKIPPED: kernel: no IPv6: {}", stderr(&output).trim());
+            return None;
+        }
+        self.has_ipv4 = false;
+        Some(self)
+    }
+
+    fn command(&self, what: &str) -> Command {
         let mut hosts = Command::new(fixtures().join("hosts"));
-        hosts.arg("run").arg(&self.0).args([library, &ranks.to_string()]).args(command);
-        // MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md).
-        let limit_s = if library == "mpich" { "40" } else { "100" };
-        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", limit_s);
+        hosts.arg(what).arg(&self.folder);
+        hosts
+    }
+
+    /// Runs `command` with so many ranks, at most so many seconds, with the words `prefix` before the launcher.
+    pub fn run(
+        &self,
+        sandbox: &Sandbox,
+        (library, ranks): (&str, u32),
+        limit_s: u32,
+        prefix: &str,
+        command: &[&str],
+    ) -> Output {
+        let mut hosts = self.command("run");
+        hosts.args([library, &ranks.to_string()]).args(command);
+        if !self.has_ipv4 {
+            hosts.env("OMPI_MCA_btl_tcp_disable_family", "4");
+        }
+        hosts.current_dir(sandbox.path()).env("MPI_HOSTS_TIMEOUT", limit_s.to_string()).env("MPI_HOSTS_PREFIX", prefix);
         hosts.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         let _alone = alone_if_it_spins(library);
         hosts.stdin(std::process::Stdio::null()).output().unwrap()
+    }
+
+    /// [`run`](Self::run), again where it fails: MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md). The
+    /// limits of the attempts, in seconds, begin short, so that a hang costs little; a busy host has the later ones.
+    pub fn run_again(&self, sandbox: &Sandbox, (library, ranks): (&str, u32), command: &[&str]) -> Output {
+        let limits: &[u32] = if library == "mpich" { &[15, 30, 60] } else { &[60, 100] };
+        let mut outputs = limits.iter().map(|limit_s| self.run(sandbox, (library, ranks), *limit_s, "", command));
+        let mut last = outputs.next().unwrap();
+        while !last.status.success() {
+            let Some(next) = outputs.next() else { break };
+            last = next;
+        }
+        last
     }
 }
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        let _ = Command::new(fixtures().join("hosts")).arg("down").arg(&self.0).output();
+        let _ = self.command("down").output();
     }
 }
 

@@ -5,6 +5,7 @@ mod cli;
 
 mod bad_input;
 mod calls;
+mod hosts;
 mod jobs;
 mod launching;
 mod network;

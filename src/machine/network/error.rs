@@ -74,6 +74,12 @@ pub enum NetworkError {
     /// The process that has the library is lost, or the library lacks something.
     #[error("--mpi: {0}; RPROF_LOG=1 shows what the library prints")]
     Loader(#[from] LoaderError),
+    /// The first message between the ranks failed so.
+    #[error(
+        "{0}; no message has passed between the ranks yet: look whether their hosts can reach one another (firewall, network \
+         interface)"
+    )]
+    FirstMessage(Box<NetworkError>),
     /// Rank 0 sent something else than a step.
     #[error("--mpi: rank 0 sent no step of a measurement; start the same rprof on all hosts")]
     Step,
@@ -88,8 +94,17 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
+    /// This error, where it is of the first message between the ranks.
+    pub fn of_first_message(self) -> NetworkError {
+        match self {
+            NetworkError::Failed { .. } | NetworkError::Loader(_) => NetworkError::FirstMessage(Box::new(self)),
+            other => other,
+        }
+    }
+
     /// Whether all ranks of a host fail alike.
     pub fn is_of_all(&self) -> bool {
-        !matches!(self, NetworkError::Failed { .. } | NetworkError::Loader(_) | NetworkError::Step)
+        use NetworkError::{Failed, FirstMessage, Loader, Step};
+        !matches!(self, Failed { .. } | Loader(_) | FirstMessage(_) | Step)
     }
 }

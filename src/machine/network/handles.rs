@@ -18,6 +18,8 @@ pub struct Handles {
     pub double: u64,
     /// `MPI_SUM`.
     pub sum: u64,
+    /// `MPI_ERRORS_RETURN`.
+    pub errors_return: u64,
 }
 
 impl Handles {
@@ -34,14 +36,22 @@ impl Handles {
                 byte: object("ompi_mpi_byte")?,
                 double: object("ompi_mpi_double")?,
                 sum: object("ompi_mpi_op_sum")?,
+                errors_return: object("ompi_mpi_errors_return")?,
             });
         }
         // Numbers: mpi.h of MPICH (its ABI initiative: also Intel MPI, MVAPICH, Cray); table A of the MPI 5.0 standard.
         Ok(if file.starts_with("libmpi_abi") {
-            Handles { family: Family::Abi, world: 0x101, byte: 0x247, double: 0x214, sum: 0x21 }
+            let family = Family::Abi;
+            Handles { family, world: 0x101, byte: 0x247, double: 0x214, sum: 0x21, errors_return: 0x143 }
         } else {
-            let family = Family::Mpich;
-            Handles { family, world: 0x4400_0000, byte: 0x4c00_010d, double: 0x4c00_080b, sum: 0x5800_0003 }
+            Handles {
+                family: Family::Mpich,
+                world: 0x4400_0000,
+                byte: 0x4c00_010d,
+                double: 0x4c00_080b,
+                sum: 0x5800_0003,
+                errors_return: 0x5400_0001,
+            }
         })
     }
 

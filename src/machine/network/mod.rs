@@ -90,7 +90,7 @@ pub fn measure(
     }
     let (library, build_id, is_leader) = (mpi.file(), mpi.build_id(), mpi.rank == 0);
     let mut rank = Rank::new(mpi);
-    let places = rank.places()?;
+    let places = rank.places().map_err(NetworkError::of_first_message)?;
     let takes_turns = !hosts::have_cpus(&places) && !settings::yields(&settings::own());
     let takes_turns = rank.agree(takes_turns)?;
     let _ahead = Ahead::of_others(rank.mpi.pid(), takes_turns);
