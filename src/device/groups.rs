@@ -101,7 +101,7 @@ pub fn groups(major: u32, minor: u32) -> Vec<Group> {
     ]
 }
 
-/// The group of the bytes that multiprocessors receive from L2 and send there, which is counted on demand: it takes two passes.
+/// The group of the bytes that multiprocessors receive from L2 and send there, which is counted on demand: it takes two to five passes (`fixtures/gpu/metrics.tsv`).
 pub fn received() -> Group {
     Group { launches: FLOPS_LAUNCHES, condition: None, metrics: vec![RECEIVED, SENT] }
 }
