@@ -241,16 +241,15 @@ fn exports_are_files_of_what_is_seen() {
         URL.createObjectURL = (blob) => { made.push(blob); return 'data:,'; };
         URL.revokeObjectURL = () => {};
         HTMLAnchorElement.prototype.click = function () { made[made.length - 1].file = this.download; };
-        const wait = (ms) => new Promise((done) => setTimeout(done, ms));
         (async () => {
-          for (const id of ['csv', 'json', 'svg', 'png']) { document.getElementById(id).click(); for (let k = 0; k < 90 && made.length < 1 + ['csv', 'json', 'svg', 'png'].indexOf(id); k += 1) await wait(50); }
+          for (const id of ['csv', 'json', 'svg', 'png']) { const before = made.length; document.getElementById(id).click(); await until(() => made.length > before); }
           say(made.map((b) => `${b.file} ${b.type}`).join(', '));
-          const [csv, json, svg] = await Promise.all(made.slice(0, 3).map((b) => b.text()));
+          const [csv, json, svg] = await held(Promise.all(made.slice(0, 3).map((b) => b.text())));
           say(csv.split('\\r\\n').length + ' ' + csv.split('\\r\\n')[1].slice(0, 13));
           const data = JSON.parse(json); say(data.name.length + ' ' + data.share.length);
           const read = new DOMParser().parseFromString(svg, 'image/svg+xml');
           say(read.querySelectorAll('parsererror').length + ' ' + (read.querySelectorAll('.rf-dot').length === document.querySelectorAll('#roofline .rf-dot').length) + ' ' + read.documentElement.getAttribute('style').includes('--ground: #14181f'));
-          const picture = new Image(); picture.src = url(made[3]); await new Promise((done) => { picture.onload = done; });
+          const picture = new Image(); picture.src = url(made[3]); await held(new Promise((done) => { picture.onload = done; }));
           say(picture.width + ' x ' + picture.height);
           const canvas = document.createElement('canvas'); [canvas.width, canvas.height] = [picture.width, picture.height];
           const context = canvas.getContext('2d', { willReadFrequently: true }); context.drawImage(picture, 0, 0);

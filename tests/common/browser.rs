@@ -26,6 +26,8 @@ pub fn page(profile: &Profile) -> String {
 }
 
 /// Loads `page` at `#hash`, with `act` run at its end; what `act` hands to `say` is the text of `#said`. `None` where there is no browser.
+/// The browser's clock is virtual: it jumps to the page's end where no timer is due, whatever other threads of the browser still do. `act`
+/// awaits their work by `held(promise)` or `until(condition)`, which let real time pass.
 pub fn browse(page: &str, hash: &str, act: &str) -> Option<Seen> {
     browse_at(page, hash, act, 1500, &[])
 }
@@ -47,7 +49,11 @@ pub fn browse_at(page: &str, hash: &str, act: &str, width: u32, options: &[&str]
     };
     let folder = tempfile::tempdir().unwrap();
     let said = "<pre id=\"said\"></pre><script>const said = []; const say = (x) => { said.push(x); \
-                document.getElementById('said').textContent = said.join('\\n'); };";
+                document.getElementById('said').textContent = said.join('\\n'); };
+                const until = async (is) => { for (let k = 0; k < 15000 && !is(); k += 1) { \
+                for (let n = 0; n < 1e6; n += 1); await new Promise((done) => setTimeout(done, 1)); } };
+                const held = async (promise) => { let over = false; promise.finally(() => { over = true; }); \
+                await until(() => over); return promise; };";
     let path = folder.path().join(format!("page{}.html", COUNT.fetch_add(1, Ordering::Relaxed)));
     let script = format!("{said} addEventListener('load', () => {{ {act} }});</script></body>");
     let whole = page.replacen("</body>\n</html>", &format!("{script}\n</html>"), 1);
