@@ -78,7 +78,7 @@ step "cost of tracing: the end of a program after 120,000 launches, and the node
 ended() {
     for _ in 1 2 3; do
         "$@" sh -c '"$0" 60000 end; date "+gone at %s%N ns" >&2' "$folder/launches" 2>&1 >/dev/null
-    done | awk '/main ends at/ { end = $4 } /gone at/ { print "took", ($3 - end) / 1e6 }' | least took 2
+    done | awk '/^main ends at/ { end = $4 } /^gone at/ { print "took", ($3 - end) / 1e6 }' | least took 2
 }
 under=("$folder/rprof" --quiet --passes timed -F 50 -o "$work/under" --)
 alone_ms=$(ended) traced_ms=$(ended "${under[@]}")
