@@ -5,7 +5,7 @@
 //! kernel or ceiling and ends with 1 where a figure is off by more than its tolerance.
 //!
 //! Tolerances (docs/conventions.md, GPU): FLOPs none; DRAM reads 0.1 %; L1 one KiB a launch; L2 0.1 % on streams, a lower bound within
-//! 1.5 % where several multiprocessors read the same lines; shared memory 0.2 %. What is written to DRAM may still lie in L2 at the end of
+//! 1.5 % where several multiprocessors read the same lines; shared memory 0.2 %. Bytes written to DRAM may still lie in L2 at the end of
 //! a launch: 8 %; all streams and the kernels after them 0.5 %.
 
 use std::process::ExitCode;
@@ -91,11 +91,16 @@ fn check(known: &Known, kernel: &Kernel) -> bool {
     right
 }
 
+/// The kernel of a profile that is a known one.
+fn found<'k>(known: &Known, kernels: &'k [Kernel]) -> Option<&'k Kernel> {
+    kernels.iter().find(|kernel| kernel.symbol == known.kernel.name)
+}
+
 /// Whether the known kernels with traffic between L2 and multiprocessors have exactly that.
 fn received(yard: &[Known], kernels: &[Kernel]) -> bool {
     let mut right = true;
     for (known, each) in yard.iter().filter_map(|known| Some((known, known.l2?))) {
-        let counts = kernels.iter().find(|kernel| kernel.symbol == known.kernel.name).and_then(|k| k.counts.as_ref());
+        let counts = found(known, kernels).and_then(|kernel| kernel.counts.as_ref());
         let off = counts.and_then(|counts| {
             let launches = counts.launches as f64;
             Some((counts.l2_received? - launches * each as f64, launches * BESIDE))
@@ -111,12 +116,12 @@ fn received(yard: &[Known], kernels: &[Kernel]) -> bool {
 /// The share by which bytes written to DRAM by all streams, and by the kernels after them, may be off.
 const WRITTEN: f64 = 0.005;
 
-/// Whether DRAM got all that the streams write: what one launch leaves in L2 leaves it in a later one.
+/// Whether DRAM got all that the streams write: lines that one launch leaves in L2 leave it in a later one.
 fn written(yard: &[Known], kernels: &[Kernel]) -> bool {
     let writes = |known: &&Known| known.dram_write.is_some_and(|bytes| bytes > 0);
     let (mut asked, mut seen) = (0.0, 0.0);
     for known in yard.iter().skip_while(|known| !writes(known)) {
-        let counts = kernels.iter().find(|kernel| kernel.symbol == known.kernel.name).and_then(|k| k.counts.as_ref());
+        let counts = found(known, kernels).and_then(|kernel| kernel.counts.as_ref());
         let Some((counts, bytes)) = counts.and_then(|counts| Some((counts, counts.dram_write?))) else {
             println!("bytes written to DRAM in all: {} not counted WRONG", known.kernel.name);
             return false;
@@ -253,7 +258,7 @@ fn ceilings(paths: [&str; 2]) -> Result<bool, String> {
     Ok(right)
 }
 
-/// What of a profile is compared.
+/// The part of a profile that is compared.
 enum What {
     Demo,
     Products,
@@ -299,7 +304,7 @@ fn main() -> ExitCode {
     }
     let mut right = !kernels.is_empty() && written(&yard, &kernels);
     for known in &yard {
-        match kernels.iter().find(|kernel| kernel.symbol == known.kernel.name) {
+        match found(known, &kernels) {
             Some(kernel) => right &= check(known, kernel),
             None => println!("{:24} did not run", known.kernel.name),
         }

@@ -1,9 +1,9 @@
-//! What counting the kernels of a GPU costs: `gpu_cost --yard RPROF` for those of `rprof demo --gpu`, or
+//! The cost of counting the kernels of a GPU: `gpu_cost --yard RPROF` for those of `rprof demo --gpu`, or
 //! `gpu_cost SECONDS PROGRAM [ARGUMENT…]` for a program for which each group of metrics may take so many seconds more.
 //!
 //! Each group is counted in runs of its own, of which the shorter one counts. (Of a program the tensor operations beside the bytes, which say
-//! what kernels have any; then the cost of the bytes is taken off.) Prints a line for each figure and ends with 1 where one is
-//! above what is asked.
+//! which kernels have any; then the cost of the bytes is taken off.) Prints a line for each figure and ends with 1 where one is
+//! above its limit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use rprof::machine::gpu::{GpuRequest, facts};
 /// Runs of one kind.
 const RUNS: usize = 2;
 
-/// What a group may cost.
+/// Limits on the cost of a group.
 struct Limits {
     /// Its name.
     group: &'static str,
@@ -117,7 +117,7 @@ fn of_yard(rprof: &str, groups: &[Group]) -> Result<bool, String> {
     let kernels_s = one_of_each(&run(&all, Some(&Purpose::Trace))?);
     let mut right = true;
     for (group, Limits { group: name, fixed_s, whole_s, launch: (each_s, times) }) in groups.iter().zip(&LIMITS) {
-        // No group waits for what another one counts.
+        // No group waits for the counts of another one.
         let alone = || vec![Group { condition: None, ..group.clone() }];
         let fixed = counting(&one, alone(), &plain_one)?.seconds - plain_one.seconds;
         let whole = counting(&all, alone(), &plain_all)?;

@@ -12,7 +12,7 @@ pub const DRAM_READ: &str = "dram__bytes_read.sum";
 pub const DRAM_WRITE: &str = "dram__bytes_write.sum";
 /// Sectors of 32 bytes that L2 served to the multiprocessors.
 pub const L2_SECTORS: &str = "lts__t_sectors_srcunit_tex.sum";
-/// Bytes from L2 to the multiprocessors, each of which counts what it gets: equal requests of several are merged on their way to L2.
+/// Bytes from L2 to the multiprocessors, each of which counts its own: equal requests of several are merged on their way to L2.
 pub const RECEIVED: &str = "l1tex__m_xbar2l1tex_read_bytes.sum";
 /// Bytes from the multiprocessors to L2.
 pub const SENT: &str = "l1tex__m_l1tex2xbar_write_bytes.sum";
@@ -61,7 +61,7 @@ pub const THREAD_INSTRUCTIONS: &str = "smsp__sass_thread_inst_executed_pred_on.s
 
 /// Launches of each kernel and shape that are counted for bytes: the first finds cold caches.
 const BYTES_LAUNCHES: u32 = 2;
-/// Launches that are counted for FLOPs and for what multiprocessors receive, of which every one has the same.
+/// Launches that are counted for FLOPs and for the bytes that multiprocessors receive, of which every one has the same.
 const FLOPS_LAUNCHES: u32 = 1;
 
 /// A group of metrics that are counted together.
@@ -101,7 +101,8 @@ pub fn groups(major: u32, minor: u32) -> Vec<Group> {
     ]
 }
 
-/// The group of the bytes that multiprocessors receive from L2 and send there, which is counted on demand: it takes two to five passes (`fixtures/gpu/metrics.tsv`).
+/// The group of the bytes that multiprocessors receive from L2 and send there, which is counted on demand: it takes two to five passes
+/// (`fixtures/gpu/metrics.tsv`).
 pub fn received() -> Group {
     Group { launches: FLOPS_LAUNCHES, condition: None, metrics: vec![RECEIVED, SENT] }
 }

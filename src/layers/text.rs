@@ -74,7 +74,7 @@ fn notes(prediction: &Prediction) -> Vec<String> {
     notes
 }
 
-/// Which layers were not measured at their own size, and what was.
+/// Which layers were not measured at their own size, and the size that was.
 fn extrapolated(prediction: &Prediction) -> Option<String> {
     let measured = prediction.layers.iter().find_map(|layer| layer.extrapolated_from)?;
     let layers = prediction.layers.iter().filter(|layer| layer.extrapolated_from.is_some());

@@ -82,7 +82,7 @@ fn measured(wanted: &Wanted, launcher: &Program, folder: &Path) -> Result<Networ
     found.map_err(|missing| reason(&std::fs::read_to_string(folder.join(LOG)).unwrap_or_default(), ended, missing))
 }
 
-/// Why there is no result, from the launcher's output and whether it ended by itself; `missing`: what reading the result says.
+/// Why there is no result, from the launcher's output and whether it ended by itself; `missing`: the error of reading the result.
 fn reason(log: &str, ended: bool, missing: String) -> String {
     let (progress, errors): (Vec<&str>, Vec<&str>) = log
         .lines()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions};
+use super::options::{Engine, Memory, Passes, RunOptions};
 use super::preflight::Checked;
 
 /// Why a program runs twice though the user did not say so.
@@ -38,7 +38,7 @@ pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>)
         RunOptions { between: Some(_), .. } => Some(WhyTwice::Between),
         RunOptions { memory: Memory::Exact, .. } => Some(WhyTwice::ExactMemory),
         RunOptions { engine: Engine::SingleStep, .. } => Some(WhyTwice::SingleStep),
-        RunOptions { gpu_counts: GpuCounts::On | GpuCounts::L2, .. } => Some(WhyTwice::GpuCounts),
+        RunOptions { gpu_counts, .. } if gpu_counts.is_asked_for() => Some(WhyTwice::GpuCounts),
         _ => None,
     };
     match asked {

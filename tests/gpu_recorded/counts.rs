@@ -110,7 +110,7 @@ fn the_three_ways_of_counting_bytes_agree() {
         close(counts("y_l2_read").l1, 2.0 * 138_412_032.0, 1e-6, "L1");
         close(counts("y_l2_read").l2, 2.0 * 138_412_032.0, 0.015, "L2");
         close(counts("y_shared").shared, 2.0 * 2_214_592_512.0, 2e-3, "shared");
-        // What a launch leaves in L2 reaches DRAM in a later one: six launches of streams, and what follows them.
+        // Lines that a launch leaves in L2 reach DRAM in a later one: six launches of streams, and those that follow.
         let streams = ["y_copy", "y_triad", "y_write"];
         let following = ["y_l2_read", "y_l1_read", "y_shared", "y_shared_stride32"];
         let all: f64 = streams.into_iter().chain(following).map(|name| counts(name).dram_write.unwrap()).sum();
@@ -135,7 +135,7 @@ fn bytes_that_multiprocessors_receive_from_l2_are_exact() {
     let counts = |name: &str| devices.kernels.iter().find(|k| k.symbol == name).unwrap().counts.clone().unwrap();
     // Many multiprocessors read the same lines, and L2 sees fewer requests.
     assert!(counts("y_l2_read").l2 < counts("y_l2_read").l2_received.map(|bytes| 0.995 * bytes));
-    // What is not asked for is not there.
+    // Nothing is there unasked.
     assert_eq!(counts_of_bytes("y_copy").l2_received, None);
 }
 
@@ -234,7 +234,7 @@ fn the_collectors_log_of_pytorch_has_the_work_of_its_products() {
     assert_eq!(flops(&values, bf16), [0.0; 3]);
     // The product, and a multiplication and an addition for each element of the result.
     assert_eq!(flops(&values, fp32)[..2], [0.0, product + 2.0 * 4096f64.powi(2)]);
-    // The condition of the third group: what has no tensor instruction was not counted for it.
+    // The condition of the third group: a kernel without tensor instructions was not counted for it.
     for (name, metric, _) in values.iter().filter(|(_, metric, _)| metric.contains("ops_path_tensor")) {
         let pipe = values.iter().filter(|(n, m, _)| n == name && *m == TENSOR_INSTRUCTIONS);
         assert!(pipe.clone().count() > 0 && pipe.clone().all(|(_, _, n)| *n > 0.0), "{name} {metric}");

@@ -9,9 +9,14 @@ use rprof::device::log::record::{Clocks, Launched, Span};
 use rprof::device::{self, Log};
 use rprof::profile::device::Devices;
 
-pub fn recorded(name: &str) -> String {
-    let path = format!("{}/fixtures/gpu/recorded/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+/// A text file in `fixtures/gpu/`.
+pub fn fixture(name: &str) -> String {
+    let path = format!("{}/fixtures/gpu/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+pub fn recorded(name: &str) -> String {
+    fixture(&format!("recorded/{name}.txt"))
 }
 
 pub fn three(text: &str) -> [u32; 3] {

@@ -1,4 +1,4 @@
-//! Recorded outputs of a real GPU (fixtures/gpu/recorded/) as logs of the collector: what the profile says of them.
+//! Recorded outputs of a real GPU (fixtures/gpu/recorded/) as logs of the collector, and their profiles.
 
 mod ceilings;
 mod counts;

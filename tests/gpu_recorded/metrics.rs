@@ -7,6 +7,8 @@ use std::process::Command;
 
 use rprof::device::groups::{GLOBAL_SECTORS, Group, groups, received};
 
+use crate::logs::fixture;
+
 /// Chips by compute capability.
 const CHIPS: [(&str, u32, u32); 7] = [
     ("TU102", 7, 5),
@@ -20,8 +22,7 @@ const CHIPS: [(&str, u32, u32); 7] = [
 
 /// CUPTI's answers: passes of metrics that are counted together on a chip; `None`: the chip lacks one.
 fn answers() -> HashMap<(String, String), Option<u32>> {
-    let path = format!("{}/fixtures/gpu/metrics.tsv", env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let text = fixture("metrics.tsv");
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('\t').collect();
         let passes = (cells[2] != "unknown").then(|| cells[2].parse().unwrap());
@@ -69,17 +70,17 @@ fn nvidias_library_answers_about_metrics_as_it_did() {
         println!("SKIPPED: pypi: {test}: RPROF_NVPERF is not set; tests/run gets the libraries");
         return;
     };
-    let fixture = |name: &str| format!("{}/fixtures/gpu/{name}", env!("CARGO_MANIFEST_DIR"));
-    let asked = fs::File::open(fixture("metrics.tsv")).expect("metrics.tsv");
+    let file = |name: &str| format!("{}/fixtures/gpu/{name}", env!("CARGO_MANIFEST_DIR"));
+    let asked = fs::File::open(file("metrics.tsv")).expect("metrics.tsv");
     let output = Command::new("python3")
-        .arg(fixture("metrics.py"))
+        .arg(file("metrics.py"))
         .arg(folder.join("libcupti.so.13"))
         .env("LD_LIBRARY_PATH", &folder)
         .stdin(asked)
         .output()
         .expect("python3 is needed: tests/run installs it");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let kept = fs::read_to_string(fixture("metrics.tsv")).expect("metrics.tsv");
+    let kept = fixture("metrics.tsv");
     let answers = String::from_utf8(output.stdout).expect("text");
     let differing: Vec<_> = kept.lines().zip(answers.lines()).filter(|(kept, now)| kept != now).collect();
     assert!(kept.lines().count() == answers.lines().count() && differing.is_empty(), "{differing:?}");

@@ -1,11 +1,10 @@
 //! Counts beside those of Nsight Compute for the same program.
 
 use std::collections::HashMap;
-use std::fs;
 
 use rprof::device::log::record::Launched;
 
-use crate::logs::{collected, counted, shaped_values, three};
+use crate::logs::{collected, counted, fixture, shaped_values, three};
 
 /// A launch as Nsight Compute counted it.
 struct Reference {
@@ -16,8 +15,7 @@ struct Reference {
 
 /// Nsight Compute's table of a PyTorch program: quoted cells, thousands apart by commas, units in the second line.
 fn nsight_compute() -> Vec<Reference> {
-    let path = format!("{}/fixtures/gpu/recorded/ncu-torch.csv", env!("CARGO_MANIFEST_DIR"));
-    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let text = fixture("recorded/ncu-torch.csv");
     let cells = |line: &str| -> Vec<String> {
         let inner = line.trim_end().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).expect("quoted cells");
         inner.split("\",\"").map(str::to_owned).collect()

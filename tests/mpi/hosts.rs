@@ -1,4 +1,4 @@
-//! Ranks on several hosts, which are network namespaces: what crosses the network, its sustained rate, hosts that cannot reach one another.
+//! Ranks on several hosts, which are network namespaces: bytes that cross the network, its sustained rate, hosts that cannot reach one another.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn compare_with_the_kernel(hosts: Option<Hosts>, library: &str, cases: &[(&str, 
             let network = &sandbox.profile(&format!("rprof.out/rank-{rank}"))["mpi"]["network"];
             for (key, kernel) in [("sent", acked), ("received", received)] {
                 let seen = network[key].as_f64().unwrap_or_else(|| panic!("{library} {what}: {network}"));
-                // What follows the program's look: a barrier, and the library's end.
+                // Bytes that follow the program's look: a barrier, and the library's end.
                 let room = within * kernel + 300.0;
                 assert!((seen - kernel).abs() <= room, "{library} {what}: rank {rank} {key} {seen}, kernel {kernel}");
             }

@@ -30,7 +30,7 @@ pub fn built(library: &str) -> Option<PathBuf> {
     all.get(library).cloned()
 }
 
-/// Builds what is older than its sources.
+/// Builds the programs that are older than their sources.
 fn build(library: &'static str) -> Option<(&'static str, PathBuf)> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{library}"));
     let mut make = Command::new(fixtures().join("make"));
@@ -165,13 +165,9 @@ impl Hosts {
     /// limits of the attempts, in seconds, begin short, so that a hang costs little; a busy host has the later ones.
     pub fn run_again(&self, sandbox: &Sandbox, (library, ranks): (&str, u32), command: &[&str]) -> Output {
         let limits: &[u32] = if library == "mpich" { &[15, 30, 60] } else { &[60, 100] };
-        let mut outputs = limits.iter().map(|limit_s| self.run(sandbox, (library, ranks), *limit_s, "", command));
-        let mut last = outputs.next().unwrap();
-        while !last.status.success() {
-            let Some(next) = outputs.next() else { break };
-            last = next;
-        }
-        last
+        let run = |limit_s: &u32| self.run(sandbox, (library, ranks), *limit_s, "", command);
+        let (last, earlier) = limits.split_last().unwrap();
+        earlier.iter().map(run).find(|output| output.status.success()).unwrap_or_else(|| run(last))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Ceilings of the network between ranks of one host, and what measuring them needs.
+//! Ceilings of the network between ranks of one host, and the needs of measuring them.
 
 use std::process::Output;
 use std::sync::PoisonError;
