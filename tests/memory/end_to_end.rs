@@ -148,69 +148,106 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
     assert!((missed / (MANY_PASSES * LINES) - 1.0).abs() < 0.1 && conflict > 0.9 * missed, "{missed}, {conflict}");
 }
 
+/// `fixtures/memory/resident.c`, built.
+struct Resident {
+    dir: tempfile::TempDir,
+    program: PathBuf,
+    walk: std::ops::Range<u64>,
+}
+
+impl Resident {
+    fn build() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build(dir.path(), "resident", &["-O1", "-static"]);
+        let walk = functions(&program)["walk"].clone();
+        Self { dir, program, walk }
+    }
+
+    /// The share of the lines of its working set that `figure` says the model misses, and the share by the frames that it has in this
+    /// run, for a cache of `ways` and `colors`. `None`, after saying why, if the page map hides the frames or the kernel moves pages in
+    /// each of a few runs.
+    fn missed(
+        &self,
+        [kib, ways, colors, passes]: [u64; 4],
+        model: &dyn Fn() -> CacheModel,
+        figure: Figure,
+    ) -> Option<(f64, f64)> {
+        let lines = (kib << 10) as f64 / 64.0;
+        let said = self.dir.path().join("said");
+        let numbers = [kib, ways, colors, passes].map(|number| number.to_string());
+        let [kib, ways, colors, times] = numbers.each_ref().map(String::as_str);
+        let arguments = [kib, ways, colors, times, said.to_str().unwrap()];
+        for _ in 0..5 {
+            let counted = run(&mut Translator::new(), &self.program, &arguments, model().of_host_processes());
+            assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
+            match std::fs::read_to_string(&said).unwrap().as_str() {
+                "hidden" => {
+                    println!("SKIPPED: root: this process may not see page frames");
+                    return None;
+                }
+                "moved" => continue,
+                share => {
+                    let missed = in_function(&counted.memory.unwrap(), &self.walk, figure) / (lines * passes as f64);
+                    return Some((missed, share.parse().unwrap()));
+                }
+            }
+        }
+        println!("SKIPPED: frames: the kernel moves pages of running programs");
+        None
+    }
+}
+
 /// Frames decide how much L2 holds of a working set about as large as L2: some colours have more pages than L2 has ways.
 #[test]
 fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say() {
     const WAYS: u64 = 16;
     const COLORS: u64 = 16;
-    const PASSES: u64 = 8_000;
-    let dir = tempfile::tempdir().unwrap();
-    let program = build(dir.path(), "resident", &["-O1", "-static"]);
-    let walk = functions(&program)["walk"].clone();
-    let said = dir.path().join("said");
+    let resident = Resident::build();
     let geometry = Geometry {
         l1: Level { size: 32 << 10, ways: 8, shared_by: 1 },
         l2: Some(Level { size: (COLORS * WAYS) << 12, ways: WAYS as u32, shared_by: 1 }),
         last: Level { size: 8 << 20, ways: 16, shared_by: 1 },
         ..small()
     };
+    let model = || CacheModel::sampled(geometry.clone(), PageColoring::SmallPages, Vec::new());
     for kib in [768, 1024, 1280] {
-        let lines = (kib << 10) as f64 / 64.0;
-        let model = CacheModel::sampled(geometry.clone(), PageColoring::SmallPages, Vec::new()).of_host_processes();
-        let [kib, ways, colors, passes] = [kib, WAYS, COLORS, PASSES].map(|number: u64| number.to_string());
-        let arguments = [&kib, &ways, &colors, &passes, said.to_str().unwrap()];
-        let counted = run(&mut Translator::new(), &program, &arguments, model);
-        assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
-        let Ok(share) = std::fs::read_to_string(&said).unwrap().parse::<f64>() else {
-            return println!("SKIPPED: root: this process may not see page frames");
+        let Some((missed, share)) = resident.missed([kib, WAYS, COLORS, 8_000], &model, |t| t.l2_misses) else {
+            return;
         };
-        let missed = in_function(&counted.memory.unwrap(), &walk, |t| t.l2_misses) / (lines * PASSES as f64);
         println!("{kib} KiB: of its lines {missed:.3} are missed, {share:.3} by their frames");
         // The program has other pages, too: they push a page out of a colour that is just full.
         assert!((missed - share).abs() < 0.04, "{kib} KiB: {missed}, by its frames {share}");
     }
 }
 
-/// The same holds for the last level: a working set that would fit misses in the colours that have more pages than ways. Frames differ
-/// from run to run; the share of the 128 colours that overflows scatters by 0.04.
+/// The same holds for the last level, exact and sampled: a working set that would fit misses in the colours that have more pages than
+/// ways.
 #[test]
-fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_exact() {
-    const LINES: f64 = (7 << 20) as f64 / 64.0;
-    let dir = tempfile::tempdir().unwrap();
-    let program = build(dir.path(), "resident", &["-O1", "-static"]);
-    let walk = functions(&program)["walk"].clone();
-    let said = dir.path().join("said");
+fn working_sets_about_as_large_as_the_last_level_are_missed_as_the_frames_of_their_pages_say() {
+    const WAYS: u64 = 16;
+    const COLORS: u64 = 128;
+    let resident = Resident::build();
     for policy in [LastLevelPolicy::NonInclusive, LastLevelPolicy::Victim] {
         let geometry = Geometry {
             l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
-            last: Level { size: 8 << 20, ways: 16, shared_by: 1 },
+            last: Level { size: (COLORS * WAYS) << 12, ways: WAYS as u32, shared_by: 1 },
             policy,
             ..small()
         };
-        let missed = |model: CacheModel, passes: u32| {
-            let passes_said = passes.to_string();
-            let arguments = ["7168", "16", "128", passes_said.as_str(), said.to_str().unwrap()];
-            let counted = run(&mut Translator::new(), &program, &arguments, model.of_host_processes());
-            assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
-            in_function(&counted.memory.unwrap(), &walk, |t| t.l3_misses) / (LINES * f64::from(passes))
-        };
-        // Now and then a process gets consecutive frames; then hardly any colour has too many.
-        let mut tries =
-            (0..4).map(|_| missed(CacheModel::exact(geometry.clone(), PageColoring::SmallPages, Vec::new()), 10));
-        let exact = tries.find(|missed| *missed > 0.15).expect("an exact run whose frames are uneven");
-        let sampled = missed(CacheModel::sampled(geometry, PageColoring::SmallPages, Vec::new()), 800);
-        println!("{policy:?}: of its lines {exact:.3} are missed, sampled {sampled:.3}");
-        assert!((sampled - exact).abs() < 0.17 && sampled > 0.05, "{exact}, sampled {sampled}");
+        let models: [(&str, u64, &dyn Fn() -> CacheModel); 2] = [
+            ("exact", 10, &|| CacheModel::exact(geometry.clone(), PageColoring::SmallPages, Vec::new())),
+            ("sampled", 800, &|| CacheModel::sampled(geometry.clone(), PageColoring::SmallPages, Vec::new())),
+        ];
+        for (name, passes, model) in models {
+            let Some((missed, share)) = resident.missed([7168, WAYS, COLORS, passes], model, |t| t.l3_misses) else {
+                return;
+            };
+            // The first pass misses all lines.
+            let share = share + (1.0 - share) / passes as f64;
+            println!("{policy:?}, {name}: of its lines {missed:.3} are missed, {share:.3} by their frames");
+            // L2 holds some of the lines that a victim cache has no room for.
+            assert!((missed - share).abs() < 0.2, "{policy:?}, {name}: {missed}, by its frames {share}");
+        }
     }
 }
 
