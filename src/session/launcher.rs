@@ -79,9 +79,14 @@ pub fn is_first_of_its_host() -> bool {
     LOCAL_RANKS.iter().find_map(|name| std::env::var(name).ok()).is_none_or(|local| local == "0")
 }
 
-/// Numbers of the ranks of this host.
+/// Variables that say how many ranks this host has.
 const LOCAL_SIZES: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 const SLURM_NODES: &str = "SLURM_STEP_NUM_NODES";
+
+/// How many ranks of the job are on this host, as far as the launcher says.
+pub fn ranks_of_this_host() -> Option<u32> {
+    LOCAL_SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
 
 /// Whether some of the job's `ranks` are on other hosts than this process, as far as the launcher says.
 pub fn has_other_hosts(ranks: u32) -> bool {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 use procfs::process::Process;
 
 use crate::device::{Injection, injection};
@@ -34,7 +34,7 @@ use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
 use super::single::{self, Sinks, Span, Visited};
 use super::terminal::TerminalWatch;
-use super::{SessionError, sink};
+use super::{SessionError, launcher, sink};
 
 /// The results of the timed pass besides its evidence.
 #[derive(Debug)]
@@ -262,12 +262,23 @@ fn cache_model(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
         geometry = placed;
         warnings.extend(warning);
     }
+    if let Some(ranks) = launcher::ranks_of_this_host() {
+        let (part, warning) = geometry.divided_among(ranks, online_cpus());
+        geometry = part;
+        warnings.extend(warning);
+    }
     let placement = PageColoring::of_host();
     let model = match memory {
         Memory::Exact => CacheModel::exact(geometry, placement, warnings),
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
     };
     Some(model.of_host_processes())
+}
+
+/// CPUs of this host, whether this process may use them or not.
+fn online_cpus() -> u32 {
+    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    online.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
 /// How many CPUs shared a last-level cache for most of the time, as far as that was seen.

@@ -139,6 +139,30 @@ impl Geometry {
         (self, Some(warning))
     }
 
+    /// Divides the last level among `ranks` of one job on a host with `cpus` CPUs: they are spread evenly over its last-level caches, and
+    /// each has an equal part of one. Returns a note if ranks share one.
+    pub fn divided_among(mut self, ranks: u32, cpus: u32) -> (Self, Option<Warning>) {
+        let caches = cpus.div_ceil(self.last.shared_by.max(1)).max(1);
+        let sharers = u64::from(ranks.div_ceil(caches).max(1));
+        if sharers == 1 {
+            return (self, None);
+        }
+        let whole = self.last.size;
+        let way = u64::from(self.last.ways.max(1)) * LINE_BYTES;
+        self.last.size = (whole / sharers / way).max(1) * way;
+        let warning = Warning::new(
+            "memory-ranks",
+            format!(
+                "{sharers} of the {ranks} ranks of a host share a last-level cache of {} KiB: the memory model gives each {} KiB",
+                whole >> 10,
+                self.last.size >> 10
+            ),
+            "a rank that uses more of it than the others has less traffic to memory than the model says",
+            "where ranks need the cache, start fewer of them on a host, with more threads each",
+        );
+        (self, Some(warning))
+    }
+
     /// Limits the number of last-level caches, and if necessary that of cores, until all caches together hold at most `lines` lines;
     /// returns a warning if anything is missing. There is always one last-level cache, and a quarter of the room is for private ones,
     /// because threads take lines from each other there.
@@ -190,6 +214,22 @@ mod tests {
 
     fn cache(level: u32, size: u64, ways: u32) -> Cache {
         Cache { level, size, ways, line: 64, shared_by: if level == 3 { 8 } else { 1 } }
+    }
+
+    #[test]
+    fn ranks_of_a_host_divide_its_last_levels() {
+        let of = |ranks, cpus| {
+            let last = Level { size: 32 << 20, ways: 16, shared_by: 8 };
+            let (geometry, note) = Geometry { last, ..Geometry::assumed(1) }.divided_among(ranks, cpus);
+            assert_eq!(note.is_some(), geometry.last.size < 32 << 20);
+            geometry.last.size
+        };
+        assert_eq!(of(1, 8), 32 << 20);
+        assert_eq!(of(4, 8), 8 << 20);
+        assert_eq!(of(2, 16), 32 << 20, "a cache for each");
+        assert_eq!(of(5, 16), (32 << 20) / 3 / 1024 * 1024, "three in one of them");
+        assert_eq!(of(64, 4), 512 << 10);
+        assert_eq!(of(u32::MAX, 1), 1024);
     }
 
     #[test]
