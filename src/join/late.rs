@@ -44,17 +44,19 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         return Err("ranks are missing, or did not ask for their number".into());
     }
     let groups = groups::groups(ranks);
-    let names: Vec<&str> = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
-    let hosts = names.len();
+    let hosts = ranks.iter().map(|rank| rank.host.as_str()).collect::<BTreeSet<_>>().len();
     let host = |rank: u32| ranks.get(rank as usize).map(|rank| rank.host.as_str());
-    let host_of: Vec<usize> =
-        ranks.iter().map(|rank| names.iter().position(|name| *name == rank.host).unwrap_or(0)).collect();
+    let clocks: Vec<&str> = ranks.iter().map(|rank| rank.clock.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
+    let clock_of: Vec<usize> =
+        ranks.iter().map(|rank| clocks.iter().position(|name| *name == rank.clock).unwrap_or(0)).collect();
     let mut placed: Vec<Rank<'_>> = ranks.iter().zip(&groups).enumerate().map(Rank::of).collect();
     let partners = Partners::of(&placed);
-    let compared =
-        if hosts > 1 { host_clocks::compare(&placed, &host_of, hosts, &partners).map(Some) } else { Ok(None) };
-    if let Ok(Some(clocks)) = &compared {
-        placed.iter_mut().zip(&host_of).for_each(|(rank, host)| rank.shift(clocks.offsets_ns[*host]));
+    let compared = match clocks.len() {
+        1 => Ok(None),
+        several => host_clocks::compare(&placed, &clock_of, several, &partners).map(Some),
+    };
+    if let Ok(Some(found)) = &compared {
+        placed.iter_mut().zip(&clock_of).for_each(|(rank, clock)| rank.shift(found.offsets_ns[*clock]));
     }
     let found = found(&placed, &partners);
     let (clock_error_s, missing) = match compared {
@@ -289,6 +291,7 @@ mod tests {
         RankCalls {
             rank: Some(number),
             host: "a".into(),
+            clock: String::new(),
             calls: calls.collect(),
             communicators: vec![Communicator {
                 made: evidence::Made::World,
@@ -398,7 +401,7 @@ mod tests {
         };
         assert!(refusal([rank(0, &[]), rank(0, &[])]).contains("missing"));
         assert!(refusal([rank(0, &[]), RankCalls { left_out: 3, ..rank(1, &[]) }]).contains("3 more calls"));
-        let elsewhere = RankCalls { host: "b".into(), ..rank(1, &[]) };
+        let elsewhere = RankCalls { host: "b".into(), clock: "b".into(), ..rank(1, &[]) };
         let [a, b] = &mut mpis;
         split(&[rank(0, &[]), elsewhere], &mut [a, b]).unwrap();
         assert!(mpis[0].split_missing.as_ref().unwrap().contains("no calls between 2 hosts"));

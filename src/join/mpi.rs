@@ -48,6 +48,7 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
     let calls = RankCalls {
         rank: evidence.rank,
         host: String::new(),
+        clock: String::new(),
         sites: sites.iter().map(CallSite::key).collect(),
         communicators: evidence.communicators.clone(),
         calls: evidence.calls.clone(),

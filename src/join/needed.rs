@@ -165,6 +165,7 @@ mod tests {
                     .to_vec(),
                 rank: Some(rank as u32),
                 host: (*host).into(),
+                clock: String::new(),
                 sites: vec![site.key()],
                 calls: vec![one(rank)],
                 left_out: 0,

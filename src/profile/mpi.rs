@@ -303,8 +303,12 @@ impl CallSite {
 pub struct RankCalls {
     /// The rank in `MPI_COMM_WORLD`.
     pub rank: Option<u32>,
-    /// Whose clock the times are of.
+    /// The host.
     pub host: String,
+    /// Whose clock the times are of: the boot of its kernel, which containers share, or the host if that is not known. Filled in for
+    /// the comparison.
+    #[serde(skip)]
+    pub clock: String,
     /// Call sites that the calls refer to.
     pub sites: Vec<SiteKey>,
     /// Communicators that the calls refer to: the first is `MPI_COMM_WORLD`.

@@ -41,9 +41,11 @@ pub fn write(folder: &OutputFolder, profile: &Profile) -> Result<(), SessionErro
 pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
     let read = |(profile, (_, path)): (&Profile, &(u32, PathBuf))| -> Option<RankCalls> {
         let calls: RankCalls = rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok()?;
+        let of_rank = profile.run.ranks.first();
         // Hosts of equal names have new ones.
-        let host = profile.run.ranks.first().map_or(calls.host, |rank| rank.host.clone());
-        Some(RankCalls { host, ..calls })
+        let host = of_rank.map_or_else(|| calls.host.clone(), |rank| rank.host.clone());
+        let clock = of_rank.and_then(|rank| rank.boot.clone()).unwrap_or_else(|| host.clone());
+        Some(RankCalls { host, clock, ..calls })
     };
     let calls: Option<Vec<RankCalls>> = profiles.iter().zip(ranks).map(read).collect();
     let all = profiles.len();
