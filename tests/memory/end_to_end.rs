@@ -192,7 +192,7 @@ impl Resident {
                 }
             }
         }
-        println!("SKIPPED: frames: the kernel moves pages of running programs");
+        println!("SKIPPED: memory: the kernel moves pages of running programs");
         None
     }
 }
