@@ -26,6 +26,7 @@ pub mod join;
 pub mod layers;
 pub mod machine;
 pub mod memory;
+mod on_all_cpus;
 pub mod profile;
 pub mod replay;
 pub mod report;

@@ -40,8 +40,7 @@ pub mod what_if;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
-
+use crate::on_all_cpus::on_all_cpus;
 use crate::profile::Profile;
 use crate::profile::function::{Analysis, Function, Source};
 use crate::profile::run::Warning;
@@ -129,22 +128,12 @@ struct FunctionFindings {
     kept: Option<(String, f64)>,
 }
 
-/// Thousands of functions take a while: each CPU takes part after part of them. In the order of the functions.
+/// Thousands of functions take a while: they are spread over the CPUs, part by part. In the order of the functions.
 fn analyse_functions(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<FunctionFindings> {
     if functions.len() <= PART {
         return analyse_part(functions, context, run);
     }
-    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let parts = Mutex::new(functions.chunks_mut(PART).enumerate());
-    let take = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || std::iter::from_fn(take).map(|(i, part)| (i, analyse_part(part, context, run))).collect::<Vec<_>>();
-    let mut findings: Vec<(usize, Vec<FunctionFindings>)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(work)).collect();
-        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined.flat_map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    findings.sort_by_key(|(i, _)| *i);
-    findings.into_iter().flat_map(|(_, findings)| findings).collect()
+    on_all_cpus(functions.chunks_mut(PART), |part| analyse_part(part, context, run)).into_iter().flatten().collect()
 }
 
 fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligible::Run) -> Vec<FunctionFindings> {

@@ -2,16 +2,14 @@
 //! profiles of the ranks.
 
 use std::ffi::OsString;
-use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use nix::unistd::Pid;
 
+use crate::on_all_cpus::on_all_cpus;
 use crate::profile::Profile;
 use crate::profile::run::Warning;
-use crate::report::{self, ReportError, merge};
+use crate::report::{self, merge};
 use crate::roofline;
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::launch::{Program, Streams, spawn_gated};
@@ -196,18 +194,6 @@ pub fn merged(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     Ok(profile)
 }
 
-/// The profiles of `ranks`, in their order, read on all CPUs: most of the time of a merge goes into that.
-fn read_side_by_side(ranks: &[(u32, PathBuf)]) -> Vec<Result<Profile, ReportError>> {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let read = |part: &[(u32, PathBuf)]| part.iter().map(|(_, path)| report::json::read_rank(path)).collect::<Vec<_>>();
-    thread::scope(|scope| {
-        let parts = ranks.chunks(ranks.len().div_ceil(cpus).max(1)).map(|part| scope.spawn(move || read(part)));
-        let readers: Vec<_> = parts.collect();
-        let done = readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        done.flatten().collect()
-    })
-}
-
 /// [`merged`] without its analysis.
 fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let failed = |what: String| SessionError::Report(format!("{}: {what}", folder.display()));
@@ -221,11 +207,12 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     }
     let mut unreadable = Vec::new();
     let (mut profiles, mut there) = (Vec::new(), Vec::new());
-    for ((rank, path), read) in ranks.iter().zip(read_side_by_side(&ranks)) {
+    let read = on_all_cpus(ranks.iter(), |(_, path)| report::json::read_rank(path));
+    for ((rank, path), read) in ranks.into_iter().zip(read) {
         match read {
             Ok(profile) => {
                 profiles.push(profile);
-                there.push((*rank, path.clone()));
+                there.push((rank, path));
             }
             Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
             Err(error) => return Err(SessionError::Report(error.to_string())),
