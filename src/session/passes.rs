@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, SysconfVar, sysconf};
+use nix::unistd::Pid;
 use procfs::process::Process;
 
 use crate::device::{Injection, injection};
@@ -22,6 +22,7 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
+use crate::profile::run::Warning;
 use crate::replay::Recorder;
 use crate::sample::{self, Gate, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
@@ -253,19 +254,17 @@ fn cache_model(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
     if memory == Memory::Off {
         return None;
     }
-    let (mut geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
-    let (measured, warning) = geometry.as_measured(machine);
-    geometry = measured;
-    warnings.extend(warning);
-    if let Some(cpus) = sharing(machine, seen) {
-        let (placed, warning) = geometry.shared_by(cpus);
-        geometry = placed;
+    let (geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let mut noted = |(geometry, warning): (Geometry, Option<Warning>)| {
         warnings.extend(warning);
+        geometry
+    };
+    let mut geometry = noted(geometry.as_measured(machine));
+    if let Some(cpus) = sharing(machine, seen) {
+        geometry = noted(geometry.shared_by(cpus));
     }
     if let Some(ranks) = launcher::ranks_of_this_host() {
-        let (part, warning) = geometry.divided_among(ranks, online_cpus());
-        geometry = part;
-        warnings.extend(warning);
+        geometry = noted(geometry.divided_among(ranks, topology::online_cpus()));
     }
     let placement = PageColoring::of_host();
     let model = match memory {
@@ -273,12 +272,6 @@ fn cache_model(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
     };
     Some(model.of_host_processes())
-}
-
-/// CPUs of this host, whether this process may use them or not.
-fn online_cpus() -> u32 {
-    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-    online.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
 /// How many CPUs shared a last-level cache for most of the time, as far as that was seen.

@@ -1,6 +1,6 @@
 //! The part of the last-level cache that this host gets: a guest sees the size of the whole cache, but other guests fill a part of it.
 
-use crate::memory::caches::geometry::{Geometry, Level};
+use crate::memory::caches::geometry::Geometry;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
@@ -40,8 +40,7 @@ impl Geometry {
         let plausible = |bytes: &f64| *bytes >= least && *bytes < WORTH_TELLING * told as f64;
         let private = self.l2.unwrap_or(self.l1).size as f64;
         let Some(bytes) = measured(machine, private, told as f64).filter(plausible) else { return (self, None) };
-        let way = u64::from(self.last.ways) * crate::memory::caches::geometry::LINE_BYTES;
-        self.last = Level { size: (bytes as u64).max(way) / way * way, ..self.last };
+        self.last = self.last.of_bytes(bytes as u64);
         let warning = Warning::new(
             "memory-share",
             format!(

@@ -53,6 +53,12 @@ impl Level {
         u32::try_from((self.lines() / u64::from(self.ways.max(1))).max(1)).unwrap_or(u32::MAX)
     }
 
+    /// The same with at most `bytes`: so many whole sets, at least one.
+    pub fn of_bytes(self, bytes: u64) -> Self {
+        let set = u64::from(self.ways.max(1)) * LINE_BYTES;
+        Level { size: (bytes / set).max(1) * set, ..self }
+    }
+
     /// Lines of one instance.
     pub fn lines(&self) -> u64 {
         self.size / LINE_BYTES
@@ -148,8 +154,7 @@ impl Geometry {
             return (self, None);
         }
         let whole = self.last.size;
-        let way = u64::from(self.last.ways.max(1)) * LINE_BYTES;
-        self.last.size = (whole / sharers / way).max(1) * way;
+        self.last = self.last.of_bytes(whole / sharers);
         let warning = Warning::new(
             "memory-ranks",
             format!(

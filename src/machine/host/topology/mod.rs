@@ -10,10 +10,18 @@ mod sysfs;
 
 use std::path::Path;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 pub use cpuid::{Identity, is_guest};
 
 use crate::profile::machine::Cache;
 use crate::profile::run::Warning;
+
+/// CPUs of the host, whether this process may use them or not; 1 if the C library cannot say.
+pub fn online_cpus() -> u32 {
+    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    online.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
+}
 
 /// The host as far as placing threads and choosing sizes needs it.
 #[derive(Debug, Clone, PartialEq)]
