@@ -85,7 +85,15 @@ const SLURM_NODES: &str = "SLURM_STEP_NUM_NODES";
 
 /// How many ranks of the job are on this host, as far as the launcher says.
 pub fn ranks_of_this_host() -> Option<u32> {
-    LOCAL_SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+    local_size(&|name| std::env::var_os(name))
+}
+
+fn local_size(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<u32> {
+    LOCAL_SIZES.iter().find_map(|name| number(variable(name)))
+}
+
+fn number(value: Option<OsString>) -> Option<u32> {
+    value?.to_str()?.parse().ok()
 }
 
 /// Whether some of the job's `ranks` are on other hosts than this process, as far as the launcher says.
@@ -94,10 +102,9 @@ pub fn has_other_hosts(ranks: u32) -> bool {
 }
 
 fn are_elsewhere(variable: &dyn Fn(&str) -> Option<OsString>, ranks: u32) -> bool {
-    let number = |name: &str| variable(name)?.to_str()?.parse::<u32>().ok();
-    match LOCAL_SIZES.iter().find_map(|name| number(name)) {
+    match local_size(variable) {
         Some(local) => local < ranks,
-        None => number(SLURM_NODES).is_some_and(|nodes| nodes > 1),
+        None => number(variable(SLURM_NODES)).is_some_and(|nodes| nodes > 1),
     }
 }
 
