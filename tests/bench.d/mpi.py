@@ -20,11 +20,12 @@ STREAM = "copy", "triad", "update", "write"  # as STREAM: the highest of what re
 
 @dataclasses.dataclass
 class Ceilings:
-    """Of one rank: operations, bytes of memory and bytes of network a second; None where it is not known."""
+    """Of one rank: operations, bytes of memory and bytes of network a second; None where it is not known. And the CPUs that all ranks share."""
 
     flops: float | None
     memory: float | None
     network: float | None
+    cpus: int
 
 
 @dataclasses.dataclass
@@ -45,22 +46,22 @@ class Point:
         return self.flops / self.seconds
 
 
-def original(p, c, _cpus=None):
+def original(p, c):
     return min(c.flops, c.memory * p.flops / p.memory)
 
 
-def thesis_network(p, c, _cpus=None):
+def thesis_network(p, c):
     return min(c.flops, c.network * p.flops / p.network) if p.network else c.flops
 
 
-def thesis(p, c, _cpus=None):
+def thesis(p, c):
     return min(original(p, c), thesis_network(p, c))
 
 
 RUNS = 6  # of `seven`: one to warm up, five that are measured
 
 
-def own_model(p, c, cpus):
+def own_model(p, c):
     """rprof's prediction in operations a second; None: there is no profile, or a part of it is not known.
 
     p.flops / T, T = work + network of a rank in one run, from the merged profile of a run under rprof:
@@ -78,7 +79,7 @@ def own_model(p, c, cpus):
     if not needs or None in needs:
         return None
     network = sum(n["latency_s"] + n["bandwidth_s"] for n in needs)
-    seconds = (work / min(p.ranks, cpus) + network / p.ranks) / RUNS
+    seconds = (work / min(p.ranks, c.cpus) + network / p.ranks) / RUNS
     return p.flops / seconds if seconds else None
 
 
@@ -142,8 +143,8 @@ def main():
         for rate in rates:
             of_rate = points[library, rate]
             flops, memory = of_machine(machine, cpus, of_rate[0].ranks)
-            ceilings = Ceilings(flops, memory, float(os.environ.get("BENCH_NETWORK") or network.get((library, rate), 0)) or None)
-            error_table(library, rate, of_rate, ceilings, cpus, latency.get((library, rate)))
+            ceilings = Ceilings(flops, memory, float(os.environ.get("BENCH_NETWORK") or network.get((library, rate), 0)) or None, cpus)
+            error_table(library, rate, of_rate, ceilings, latency.get((library, rate)))
 
 
 def seconds_table(library, rates, points):
@@ -158,7 +159,7 @@ def seconds_table(library, rates, points):
         print(f"{algorithm:10}{size:14}{ranks:6}{scaled(next(iter(found.values())).network, 'B'):>12}{cells}")
 
 
-def error_table(library, rate, points, c, cpus, latency):
+def error_table(library, rate, points, c, latency):
     print(f"\n{library}, {rate}: mean absolute percentage error over sizes; change = 100·(original − model)/original")
     micro = "unknown" if latency is None else f"{1e6 * latency:.1f} µs"
     print(f"a rank has F {scaled(c.flops, 'op/s')}, M {scaled(c.memory, 'B/s')}, N {scaled(c.network, 'B/s')}; 0 bytes take {micro}")
@@ -173,7 +174,7 @@ def error_table(library, rate, points, c, cpus, latency):
             continue
         cells, first = "", None
         for model in MODELS.values():
-            predicted = [model(p, c, cpus) for p in used]
+            predicted = [model(p, c) for p in used]
             if None in predicted:
                 cells += f"{'-':>12}{'-':>9}"
                 continue

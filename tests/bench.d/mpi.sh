@@ -19,8 +19,8 @@ pairs=${BENCH_MPI:-openmpi:4,mpich:$((cpus < 4 ? cpus : 4))}
 hosts=
 trap '[ -z "$hosts" ] || "$fixtures/hosts" down "$hosts"; rm -rf "$work_dir"' EXIT
 
-# sizes ALGORITHM: each takes a millisecond or more on four ranks; a stencil's inner rows and a SUMMA's tiles must come out even. What streams through
-# memory is larger than any last-level cache: the "hosts" share one, which no launcher says.
+# sizes ALGORITHM: each takes a millisecond or more on four ranks; a stencil's inner rows and a SUMMA's tiles must come out even. Arrays that
+# stream through memory are larger than any last-level cache: the "hosts" share one, which no launcher says.
 sizes() {
     case "$1" in
     summa) echo 256 512 1024 ;;
