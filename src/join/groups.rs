@@ -172,7 +172,6 @@ mod tests {
         let rank = |(number, made): (usize, Vec<_>)| RankCalls {
             rank: Some(number as u32),
             host: if number < 2 { "a".into() } else { "b".into() },
-            clock: String::new(),
             communicators: std::iter::once((Made::World, 0, 0)).chain(made).map(one).collect(),
             ..RankCalls::default()
         };

@@ -22,10 +22,10 @@ fn usual(seen: &[u64]) -> Option<Address> {
 
 /// Samples the targets of the jumps that end the blocks at `starts`, in the threads of the contexts `of`.
 pub(crate) fn look_where_jumps_go(cache: &mut CodeCache, all: &Contexts, starts: &[Address], of: &[u32]) {
-    // Only first copies record targets: what a later copy shows is old, and would always pass for usual.
-    let records = |at: &Address| cache.find(Version::Plain, *at).is_some_and(|block| cache.block(block).placed == 0);
-    let slots: Vec<(Address, u32)> =
-        starts.iter().filter(|at| records(at)).filter_map(|at| Some((*at, cache.usual.slot(*at)?))).collect();
+    // Only first copies record targets: that of a later copy is old, and would always pass for usual.
+    let records = |at: &&Address| cache.find(Version::Plain, **at).is_some_and(|id| cache.block(id).placed == 0);
+    let recorded = starts.iter().filter(records);
+    let slots: Vec<(Address, u32)> = recorded.filter_map(|at| Some((*at, cache.usual.slot(*at)?))).collect();
     if slots.is_empty() {
         return;
     }
