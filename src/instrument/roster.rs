@@ -80,6 +80,11 @@ impl Roster {
         thread.allowed_cpus = allowed_cpus(tid).or(thread.allowed_cpus);
     }
 
+    /// CPU seconds of a thread at the last look.
+    pub fn cpu_s(&self, ordinal: u32) -> f64 {
+        self.threads.get(ordinal as usize).map_or(0.0, |thread| thread.cpu_s)
+    }
+
     /// A thread ended.
     pub fn leave(&mut self, tid: Pid) {
         if let Some(ordinal) = self.alive.remove(&tid) {
@@ -91,7 +96,7 @@ impl Roster {
     /// The ordinal under which to keep the counts of the thread `ordinal`, which ends: its own, or a shared one. After the first
     /// thousand, a thread keeps its own if it used a thousandth of the CPU time of all that ended so far.
     pub fn charge(&mut self, ordinal: u32) -> u32 {
-        let cpu_s = self.threads.get(ordinal as usize).map_or(0.0, |t| t.cpu_s);
+        let cpu_s = self.cpu_s(ordinal);
         self.ended_cpu_s += cpu_s;
         if self.apart < APART || (cpu_s > 0.0 && cpu_s * f64::from(APART) >= self.ended_cpu_s) {
             self.apart += 1;

@@ -49,6 +49,8 @@ pub const SITE: u32 = 0x48;
 pub const TARGET: u32 = 0x50;
 /// Remaining polls of the wait.
 pub const PATIENCE: u32 = 0x60;
+/// Polls of all its waits so far.
+pub const POLLS: u32 = 0x68;
 /// The answer: a cache address.
 pub const RESPONSE: u32 = 0x58;
 
@@ -178,7 +180,7 @@ pub const DESCRIPTORS: u32 = RETURNS + 5 * RETURNS_SIZE;
 pub const TABLES: u64 = DESCRIPTORS as u64 + 0x1_0000;
 
 /// Offset and bytes of what a context holds, in their order.
-const CONTEXT_FIELDS: [(u32, u32); 37] = [
+const CONTEXT_FIELDS: [(u32, u32); 38] = [
     (SAVE_RCX, 8),
     (SAVE_RDX, 8),
     (SAVE_LENT, 8),
@@ -192,6 +194,7 @@ const CONTEXT_FIELDS: [(u32, u32); 37] = [
     (TARGET, 8),
     (RESPONSE, 8),
     (PATIENCE, 8),
+    (POLLS, 8),
     (SIGNAL_MASK, 8),
     (SIGNAL_MASK_POINTER, 8),
     (PROGRAM_GS, 8),

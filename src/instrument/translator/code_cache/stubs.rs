@@ -113,6 +113,9 @@ impl Stubs {
         let impatient = code.jump_if_rcx_zero();
         code.add_small(RCX, -1);
         code.save(layout::PATIENCE, RCX);
+        code.load(RCX, layout::POLLS);
+        code.add_small(RCX, 1);
+        code.save(layout::POLLS, RCX);
         code.raw(&[0xf3, 0x90]); // pause
         code.jump(spin);
         code.land(impatient);

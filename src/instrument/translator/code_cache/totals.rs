@@ -53,6 +53,17 @@ impl SlotTotals {
         let length = self.entries[start..].iter().take_while(|e| e.slot == slot).count();
         &self.entries[start..start + length]
     }
+
+    /// The sums over all threads of the first `counters` counters.
+    pub fn of_all_threads(&self, counters: u32) -> Vec<u64> {
+        let mut sums = vec![0u64; counters as usize];
+        for entry in &self.entries {
+            if let Some(sum) = sums.get_mut(entry.slot as usize) {
+                *sum = sum.wrapping_add(entry.value);
+            }
+        }
+        sums
+    }
 }
 
 /// The counts of a code cache so far.
@@ -68,18 +79,6 @@ pub(crate) fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
     match to.iter_mut().find(|(t, _)| *t == thread) {
         Some((_, sum)) => *sum = sum.wrapping_add(value),
         None => to.push((thread, value)),
-    }
-}
-
-impl Totals {
-    /// Brings the counters in order, for [`of`](Self::of).
-    pub fn sort(&mut self) {
-        self.slots.sort();
-    }
-
-    /// The values of a counter by thread.
-    pub fn of(&self, slot: u32) -> &[Total] {
-        self.slots.of(slot)
     }
 }
 
@@ -101,6 +100,7 @@ mod tests {
         assert_eq!(totals.of(9), [Total { slot: 9, thread: 1, value: 27 }]);
         let seven = [Total { slot: 7, thread: 0, value: u64::MAX }, Total { slot: 7, thread: 1, value: 21 }];
         assert_eq!(totals.of(7), seven);
+        assert_eq!(totals.of_all_threads(10)[7..], [20, 24, 27]);
         assert!(totals.of(UNSORTED as u32).is_empty());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! | added | cycles each | where measured |
 //! | --- | --- | --- |
-//! | a counter in line | `COUNTER` | three programs of known work, `tests/bench.d/single.sh` |
-//! | the comparison and landing of a return | `RETURN` | the same |
+//! | a counter in line | `COUNTER` | programs of known work, `tests/bench.d/single.sh` |
+//! | the comparison and landing of a return that is not inlined | `RETURN` | the same |
+//! | the lookup or comparison of an indirect jump or call | `INDIRECT` | the same |
 //!
 //! Counters of loops are registers and cost nothing. Prices differ between processors: the correction is stated with its own size
 //! as its error.
@@ -17,6 +18,8 @@ const RET: u8 = 0xc3;
 const COUNTER: f64 = 0.6;
 /// Cycles of a return.
 const RETURN: f64 = 3.0;
+/// Cycles of an indirect jump or call.
+const INDIRECT: f64 = 1.0;
 
 /// Instructions of translated code that the program's own does not have.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,28 +47,32 @@ impl Added {
 
 impl CodeCache {
     /// The translator's additions since the totals were handed over last.
-    pub fn added(&mut self) -> Added {
-        self.counters.totals.sort();
-        let value = |slot: u32| -> f64 { self.counters.totals.of(slot).iter().map(|t| t.value as i64 as f64).sum() };
+    pub fn added(&self) -> Added {
+        let in_line = self.counters.totals.slots.of_all_threads(self.counters.slots);
+        let mut executed = in_line.clone();
+        self.add_flows(&mut executed);
         let mut added = Added::default();
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
+            let of = |counts: &[u64], slot: u32| counts.get(slot as usize).map_or(0.0, |&n| n as i64 as f64);
             let bytes = self.block_code(id).len() as f64;
             if block.induction.is_some() || block.loop_counter.is_some() {
                 // An induction register may go down.
-                let steps: i64 = self.counters.totals.of(block.slot).iter().map(|t| t.value as i64).sum();
-                added.bytes.0 += (steps as f64 / block.scale() as f64).abs() * bytes;
+                added.bytes.0 += (of(&in_line, block.slot) / block.scale() as f64).abs() * bytes;
                 continue;
             }
-            let counted = value(block.slot);
-            let left = block.flow.and_then(|flow| flow.left).map_or(0.0, value);
-            added.cycles += COUNTER * (counted + left);
-            added.bytes.0 += counted * bytes;
+            let left = block.flow.and_then(|flow| flow.left).map_or(0.0, |slot| of(&in_line, slot));
+            added.cycles += COUNTER * (of(&in_line, block.slot) + left);
+            let times = of(&executed, block.slot);
+            added.bytes.0 += times * bytes;
             if block.placed == 0 {
-                added.bytes.1 += counted * bytes;
+                added.bytes.1 += times * bytes;
             }
-            if self.block_code(id).last() == Some(&RET) {
-                added.cycles += RETURN * counted;
+            // An inlined callee returns by running on.
+            if self.block_code(id).last() == Some(&RET) && !block.copied {
+                added.cycles += RETURN * times;
+            } else if self.usual.slot(block.start).is_some() {
+                added.cycles += INDIRECT * times;
             }
         }
         added

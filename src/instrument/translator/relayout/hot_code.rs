@@ -165,9 +165,10 @@ impl Placing {
         is_due && !fills
     }
 
-    /// All counters begin at 0 again: threads have left the code cache.
-    pub(crate) fn forget_counts(&mut self) {
+    /// All counters begin at 0 again, since threads had left the code cache: no plan is made from what they have counted by `now`.
+    pub(crate) fn begin_again(&mut self, now: Instant) {
         self.before.clear();
+        self.due = self.due.max(now + self.settings.after);
     }
 
     /// The increase of each counter since the last look.

@@ -240,7 +240,6 @@ impl Run {
                 Err(TranslateError::Full) => full.push(tid),
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
-            self.polling.waited += now.elapsed();
         }
         to_lend.into_iter().for_each(|address_space| self.hand_off(address_space));
         for tid in full {

@@ -1,6 +1,9 @@
 //! Whether rprof polls the mailboxes, for how long, and on which CPU.
 
-use std::time::{Duration, Instant};
+use std::hint::{black_box, spin_loop};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use nix::unistd::Pid;
 
@@ -19,20 +22,14 @@ pub(crate) struct Polling {
     pub turns: FairWait,
     /// The CPU that rprof polls on: not the one of a thread that waits for it.
     pub pin: CpuPin,
-    /// Time that went into answers to threads that waited for them.
-    pub waited: Duration,
+    /// Polls of the threads that have left, while they waited for answers.
+    pub polls: u64,
 }
 
 impl Polling {
     /// Not begun yet.
     pub fn new(pin: CpuPin) -> Self {
-        Polling {
-            is_on: false,
-            patience: SpinBudget::default(),
-            turns: FairWait::default(),
-            pin,
-            waited: Duration::ZERO,
-        }
+        Polling { is_on: false, patience: SpinBudget::default(), turns: FairWait::default(), pin, polls: 0 }
     }
 
     /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
@@ -44,4 +41,28 @@ impl Polling {
         }
         self.patience.missed(Instant::now());
     }
+}
+
+/// CPU seconds of one poll of a waiting thread, measured once on this host: a loop with a `pause` and as many loads and stores as the wait has
+/// ([`Stubs`](crate::instrument::translator::code_cache::stubs::Stubs)).
+pub fn poll_s() -> f64 {
+    const POLLS: u32 = 500;
+    const TRIES: u32 = 8;
+    static SECONDS: LazyLock<f64> = LazyLock::new(|| {
+        let words: [AtomicU64; 4] = Default::default();
+        let [response, polling, patience, polls] = black_box(&words);
+        let measured = (0..TRIES).map(|_| {
+            let begin = Instant::now();
+            for _ in 0..POLLS {
+                black_box(response.load(Ordering::Relaxed) + polling.load(Ordering::Relaxed));
+                patience.store(patience.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
+                polls.store(polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                spin_loop();
+            }
+            begin.elapsed().as_secs_f64() / f64::from(POLLS)
+        });
+        // The least: nothing interrupted it.
+        measured.fold(f64::INFINITY, f64::min)
+    });
+    *SECONDS
 }

@@ -1,7 +1,5 @@
 //! Handles the stops of threads.
 
-use std::time::Instant;
-
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
@@ -169,8 +167,7 @@ impl Run {
             self.recorded.note_mark(&self.program, tid);
             target.get()
         } else {
-            let begin = Instant::now();
-            let destination = loop {
+            loop {
                 let address_space = self.program.address_space(tid)?;
                 match address_space.answer(version, site, target) {
                     Ok(destination) => {
@@ -181,9 +178,7 @@ impl Run {
                     Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
-            };
-            self.polling.waited += begin.elapsed();
-            destination
+            }
         };
         let contexts = contexts.borrow();
         contexts.respond(context, 0);

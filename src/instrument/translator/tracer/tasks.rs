@@ -304,6 +304,7 @@ impl Run {
             let charged = if own { thread.ordinal } else { self.evidence.roster.charge(thread.ordinal) };
             cache.take_counters(&thread.contexts.borrow(), thread.context, charged);
         }
+        self.polling.polls += thread.contexts.borrow().get(thread.context, layout::POLLS);
         thread.contexts.borrow_mut().give_back(thread.context);
     }
 }

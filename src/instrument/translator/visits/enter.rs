@@ -1,5 +1,7 @@
 //! Brings the stopped threads of a process into the code cache.
 
+use std::time::Instant;
+
 use nix::unistd::Pid;
 
 use super::Visitor;
@@ -112,7 +114,7 @@ impl Visitor {
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
         if let Some(address_space) = self.run.program.address_spaces.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
             address_space.refresh_text(maps);
-            address_space.image.placing.borrow_mut().forget_counts();
+            address_space.image.placing.borrow_mut().begin_again(Instant::now());
             return Ok((stopped, Vec::new()));
         }
         // It has executed another program.

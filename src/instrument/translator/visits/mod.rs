@@ -27,6 +27,7 @@ use crate::instrument::translator::counts::extra_work::Added;
 use crate::instrument::translator::relayout::hot_code::PlacingSettings;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::sampling::bursts::Bursts;
+use crate::instrument::translator::tracer::polling::poll_s;
 use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
@@ -102,6 +103,8 @@ pub struct Visitor {
     with_addresses: bool,
     /// CPU seconds that the threads of the present window had used when they came in.
     cpu_before: HashMap<Pid, f64>,
+    /// Threads that ended in the present window.
+    ended_there: Vec<WindowThread>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
     /// Ends seen while threads were stopped or sent out.
@@ -131,6 +134,7 @@ impl Visitor {
             windows: Vec::new(),
             with_addresses: false,
             cpu_before: HashMap::new(),
+            ended_there: Vec::new(),
             late: HashSet::new(),
             ends: Vec::new(),
             sequences: HashMap::new(),
@@ -167,7 +171,7 @@ impl Visitor {
         }
         let entered = Instant::now();
         self.run.recorded.samples.windows.go_on_with(&self.cpu_before);
-        self.run.polling.waited = Duration::ZERO;
+        self.run.polling.polls = 0;
         if !self.run.program.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
             let latest = entered + MOST_TIMES_LONGER * length;
@@ -220,7 +224,7 @@ impl Visitor {
             match event {
                 Event::Ended(tid, status, cpu_s) => {
                     let pid = self.run.program.threads.get(&tid).map(|t| t.pid);
-                    self.run.ended(tid);
+                    self.thread_ended(tid);
                     if pid == Some(tid) {
                         visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
                     }
@@ -292,7 +296,7 @@ impl Visitor {
         }
         let blocks = tally.into_blocks();
         let any = !blocks.is_empty();
-        let waited_s = self.run.polling.waited.as_secs_f64();
+        let waited_s = self.run.polling.polls as f64 * poll_s();
         let addresses = self.with_addresses;
         self.windows.push(Window {
             spans: vec![(begin_ns, end_ns)],
