@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use crate::on_all_cpus::on_all_cpus;
 use crate::profile::Profile;
 use crate::profile::run::Warning;
-use crate::report::{self, merge};
+use crate::report::merge::{self, Functions};
 use crate::roofline;
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::launch::{Program, Streams, spawn_gated};
@@ -23,6 +23,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
+use super::rank_batch::{BATCH, Batch};
 use super::{SessionError, job, launch_parts, network, network_launch, passes, preflight, rank_calls};
 
 /// Profiles the ranks that a launcher starts.
@@ -207,21 +208,18 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     }
     let mut unreadable = Vec::new();
     let (mut profiles, mut there) = (Vec::new(), Vec::new());
-    let read = on_all_cpus(ranks.iter(), |(_, path)| report::json::read_rank(path));
-    for ((rank, path), read) in ranks.into_iter().zip(read) {
-        match read {
-            Ok(profile) => {
-                profiles.push(profile);
-                there.push((rank, path));
-            }
-            Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
-            Err(error) => return Err(SessionError::Report(error.to_string())),
-        }
+    let mut functions = Functions::of_ranks();
+    for batch in on_all_cpus(ranks.chunks(BATCH), |ranks| Batch::read(ranks, partial)) {
+        let batch = batch?;
+        functions.append(batch.functions);
+        profiles.extend(batch.profiles);
+        there.extend(batch.there);
+        unreadable.extend(batch.unreadable);
     }
     let ranks = there;
     merge::tell_hosts_apart(&mut profiles);
     rank_calls::compare(&mut profiles, &ranks);
-    let mut profile = merge::merge(profiles, partial).map_err(|e| failed(e.to_string()))?;
+    let mut profile = merge::merge_rest(profiles, functions, partial).map_err(|e| failed(e.to_string()))?;
     profile.run.warnings.extend(unreadable.into_iter().map(|what| {
         Warning::new(
             "rank-unreadable",

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::sum;
+use super::sums::sum;
 use crate::profile::Function;
 use crate::profile::function::{InlineFacts, LineFacts};
 

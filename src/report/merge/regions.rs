@@ -1,6 +1,7 @@
 //! Marked regions of several ranks or runs: those of one name and marker are added up.
 
-use super::{add_bytes, both, sum};
+use super::functions::add_bytes;
+use super::sums::{both, sum};
 use crate::profile::Region;
 use crate::profile::region::{RegionPart, Work};
 

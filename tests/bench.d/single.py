@@ -1,0 +1,127 @@
+"""Prints what the single pass costs and how far its counts are from exact ones: single.py RPROF ROUNDS, in the folder of the programs (see single.sh)
+
+Cost: elapsed time under --passes single, --passes timed and perf record over the native run just before; medians over the rounds.
+Truth: figures of each function with 5 % of the time, over those of the counted pass, by program: their geometric mean, the furthest, and how many of the
+stated 95 % intervals hold the exact figure. The host's neighbours change the speed of a program from second to second, natively, too (the bench prints the spread
+of native runs): means over rounds say more than one of them.
+"""
+import collections
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+PYTHON = "d = {}\nfor i in range(40_000_000): d[i % 1000] = d.get(i % 1000, 0) + i\nprint(sum(d.values()))"
+LUA = "local t = {} for i = 1, 220000000 do t[i % 1000] = (t[i % 1000] or 0) + i % 7 end print(t[5])"
+PERL = 'my %h; $h{$_ % 1000} .= $_ for 1..14000000; my $s = 0; $s += length for values %h; print "$s\\n"'
+SQL = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000000)
+SELECT i % 17, count(*), sum(i * 7 % 1001) FROM n GROUP BY 1 ORDER BY 3;"""
+AWK = "BEGIN { for (i = 0; i < 20000000; i++) { a[i % 1000] += i * 3 % 17; s += length(i) } print s }"
+# The known kernels, and programs of Debian's packages.
+PROGRAMS = {
+    "recursion": ["./recursion"],
+    "kernels": ["./kernels"],
+    "python3": ["python3", "-c", PYTHON],
+    "lua": ["lua5.4", "-e", LUA],
+    "perl": ["perl", "-e", PERL],
+    "sqlite": ["sqlite3", ":memory:", SQL],
+    "mawk": ["mawk", AWK],
+    "gzip": ["gzip", "-6", "-k", "-f", "lines"],
+    "xz": ["xz", "-2", "-T1", "-k", "-f", "lines"],
+    "numpy": ["/usr/bin/python3", "algebra.py", "2500"],
+}
+FIGURES = {
+    "instructions": lambda f: f["instructions"],
+    "flops": lambda f: (f["flops"] or {}).get("total"),
+    "bytes.l1": lambda f: (f["bytes"] or {}).get("l1"),
+    "bytes.dram": lambda f: (f["bytes"] or {}).get("dram"),
+}
+LEAST_SHARE = 0.05
+# Figures of less are start-up and noise.
+LEAST = {"instructions": 1e6, "flops": 1e6, "bytes.l1": 1e7, "bytes.dram": 1e7}
+
+rprof, rounds = sys.argv[1], int(sys.argv[2])
+only = re.compile(os.environ.get("BENCH_ONLY", "."))
+environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+
+
+def run(command):
+    begin = time.monotonic()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment)
+    return time.monotonic() - begin
+
+
+def profiled(passes, command, *options):
+    shutil.rmtree(passes, ignore_errors=True)
+    run([rprof, "--quiet", "--passes", passes, *options, "-o", passes, "--", *command])
+    with open(f"{passes}/profile.json") as file:
+        return json.load(file)
+
+
+def wall_s(profile):
+    """Elapsed seconds of the program itself: without rprof's ceilings and its report."""
+    return next(p["wall_s"] for p in profile["run"]["passes"] if p["kind"] == "timed")
+
+
+def cost(programs):
+    tools = {
+        "single": lambda command: wall_s(profiled("single", command)),
+        "timed": lambda command: wall_s(profiled("timed", command)),
+    }
+    if shutil.which("perf"):
+        tools["perf record"] = lambda command: run(["perf", "record", "-q", "-e", "cpu-clock", "-g", "-o", "perf.data", "--", *command])
+    print(f"cost: elapsed time over native, medians of {rounds}\n  {'':10}{'native s':>10}{'spread':>8}" + "".join(f"{t:>13}" for t in tools))
+    for name, command in programs.items():
+        ratios, natives = {tool: [] for tool in tools}, []
+        for _ in range(rounds):
+            for tool, seconds in tools.items():
+                natives.append(run(command))
+                ratios[tool].append(seconds(command) / natives[-1])
+        spread = max(natives) / min(natives) - 1
+        print(f"  {name:10}{statistics.median(natives):10.2f}{100 * spread:7.0f}%" + "".join(f"{statistics.median(of):13.3f}" for of in ratios.values()), flush=True)
+
+
+def truth(programs):
+    print(f"truth: single pass over counted pass, functions with 5 % of the time, {rounds} runs: mean [least .. most], held of intervals")
+    print(f"  {'':10}" + "".join(f"{figure:>34}" for figure in FIGURES))
+    sums = collections.Counter()
+    for name, command in programs.items():
+        exact = {(f["name"], f["module"]): f for f in profiled("counted", command)["functions"]}
+        ratios, held = collections.defaultdict(list), collections.Counter()
+        for _ in range(rounds):
+            for f in profiled("single", command)["functions"]:
+                known = exact.get((f["name"], f["module"]))
+                if (f["share"] or 0) < LEAST_SHARE or not known:
+                    continue
+                for figure, of in FIGURES.items():
+                    source = f["source"].get(figure) or f["source"].get(figure.split(".")[0]) or {}
+                    if (of(known) or 0) < LEAST[figure] or not of(f):
+                        continue
+                    ratio = of(f) / of(known)
+                    ratios[figure].append(ratio)
+                    held[figure] += source.get("error") is not None and abs(ratio - 1) <= source["error"]
+        cells = ""
+        for figure in FIGURES:
+            r = ratios[figure]
+            sums[figure, "held"] += held[figure]
+            sums[figure, "of"] += len(r)
+            mean = math.exp(statistics.mean(map(math.log, r))) if r else 0
+            cells += f"{f'{mean:.3f} [{min(r):.2f} .. {max(r):.2f}] {held[figure]}/{len(r)}' if r else '-':>34}"
+        print(f"  {name:10}{cells}", flush=True)
+    for figure in FIGURES:
+        print(f"  {figure}: {sums[figure, 'held']} of {sums[figure, 'of']} intervals hold the exact figure")
+
+
+chosen = {name: command for name, command in PROGRAMS.items() if only.search(name) and shutil.which(command[0])}
+for name in PROGRAMS.keys() - chosen.keys():
+    if only.search(name):
+        print(f"  {name} SKIPPED: {PROGRAMS[name][0]} is not installed")
+if os.environ.get("BENCH_COST") != "no":
+    cost(chosen)
+if os.environ.get("BENCH_TRUTH") != "no":
+    truth(chosen)
