@@ -80,7 +80,7 @@ def main():
         if None not in both:
             apart = abs(both[0] - both[1]) / min(both)
             print(f"{link.replace('-', ' '):28} libraries {100 * apart:.1f} % apart: {verdict(apart <= 0.03)}")
-    print("20 messages of 1 MiB, each 20 ms late (asked: waiting ± 2 %, transfer ± 5 % of the curve)")
+    print("200 messages of 1 MiB, each 20 ms late (asked: waiting ± 2 %, transfer ± 5 % of the curve)")
     for name in names:
         late_row(name.replace("-", " "), folder / name)
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ceilings of the network between two "hosts" (network namespaces), for each library, rate and burst: the sustained rate of two measurements, and 20 late
+# Ceilings of the network between two "hosts" (network namespaces), for each library, rate and burst: the sustained rate of two measurements, and 200 late
 # messages of 1 MiB, whose transfer time is compared with the curve. Needs root, and a quiet host. Asked: 97 ± 3 MB/s at 800 Mbit/s and 24.3 ± 0.7 at 200,
 # whatever the burst; two measurements within 5 %, the libraries within 3 %; waiting within 2 % of the program's own, transfer within 5 % of the curve.
 #   BENCH_LIBRARIES="openmpi mpich"; BENCH_RATES="200mbit 800mbit"; BENCH_BURSTS="64k 256k"
@@ -22,7 +22,7 @@ one() {
         MPI_HOSTS_TIMEOUT=100 "$fixtures/hosts" run "$hosts" "$library" 2 "$rprof" machine --mpi --json --refresh >"$name.$i" 2>"$work_dir/err" </dev/null
     done
     MPI_HOSTS_TIMEOUT=150 MPI_HOSTS_PREFIX="$rprof --passes counted --memory off --quiet -o $work_dir/late --" \
-        "$fixtures/hosts" run "$hosts" "$library" 2 "$work_dir/$library/late" sender 20 20 1048576 >"$name.late" 2>"$work_dir/err" </dev/null
+        "$fixtures/hosts" run "$hosts" "$library" 2 "$work_dir/$library/late" sender 200 20 1048576 >"$name.late" 2>"$work_dir/err" </dev/null
     mv "$work_dir/late/profile.json" "$name.profile" 2>/dev/null || echo "$library at $2, burst $3: no profile: $(grep '^rprof:' "$work_dir/err" | tail -1)" >&2
     rm -rf "$work_dir/late"
     "$fixtures/hosts" down "$hosts"

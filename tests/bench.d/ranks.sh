@@ -36,7 +36,7 @@ for rank in range(ranks):
         site["rank"] = rank
     os.makedirs(f"{job}/rank-{rank}", exist_ok=True)
     with open(f"{job}/rank-{rank}/profile.json", "w") as file:
-        json.dump(profile, file, separators=(",", ":"), ensure_ascii=False)
+        file.write(json.dumps(profile, separators=(",", ":"), ensure_ascii=False))  # dump is ten times as slow
 PYTHON
 }
 
