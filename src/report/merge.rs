@@ -186,7 +186,10 @@ mod tests {
             let mut of_batch = Functions::of_ranks();
             for profile in batch {
                 let mut profile = profile.clone();
-                profile.functions[0].per_thread.push(PerThread { thread: 0, ..PerThread::default() });
+                let of_thread = || vec![PerThread { thread: 0, ..PerThread::default() }];
+                let of_loop = Function { per_thread: of_thread(), ..Function::default() };
+                profile.functions[0] =
+                    Function { per_thread: of_thread(), loops: vec![of_loop], ..profile.functions[0].clone() };
                 of_batch.take(&mut profile);
                 rest.push(profile);
             }
@@ -196,7 +199,9 @@ mod tests {
         let f = &merged.functions[0];
         assert_eq!(f.per_thread.iter().map(|part| part.thread).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         let expected = merge(ranks(), false).unwrap();
-        let expected = Function { per_thread: f.per_thread.clone(), ..expected.functions[0].clone() };
+        assert_eq!(f.loops[0].per_thread, f.per_thread);
+        let (per_thread, loops) = (f.per_thread.clone(), f.loops.clone());
+        let expected = Function { per_thread, loops, ..expected.functions[0].clone() };
         assert_eq!((f, merged.run.threads.len()), (&expected, 5));
     }
 

@@ -7,8 +7,8 @@ use crate::profile::Profile;
 use crate::report;
 use crate::report::merge::Functions;
 
-/// Ranks that are read one after the other: few, so that all CPUs are busy to the end.
-pub const BATCH: usize = 16;
+/// Ranks that are read one after the other: few, so that jobs of tens of ranks keep all CPUs busy.
+pub const BATCH: usize = 4;
 
 /// Ranks that are next to one another.
 #[derive(Debug)]

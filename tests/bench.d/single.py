@@ -52,13 +52,13 @@ environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
 def run(command):
     begin = time.monotonic()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment)
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment, timeout=100)
     return time.monotonic() - begin
 
 
-def profiled(passes, command, *options):
+def profiled(passes, command):
     shutil.rmtree(passes, ignore_errors=True)
-    run([rprof, "--quiet", "--passes", passes, *options, "-o", passes, "--", *command])
+    run([rprof, "--quiet", "--passes", passes, "-o", passes, "--", *command])
     with open(f"{passes}/profile.json") as file:
         return json.load(file)
 
@@ -100,11 +100,14 @@ def truth(programs):
                     continue
                 for figure, of in FIGURES.items():
                     source = f["source"].get(figure) or f["source"].get(figure.split(".")[0]) or {}
-                    if (of(known) or 0) < LEAST[figure] or not of(f):
+                    if (of(known) or 0) < LEAST[figure]:
                         continue
-                    ratio = of(f) / of(known)
-                    ratios[figure].append(ratio)
-                    held[figure] += source.get("error") is not None and abs(ratio - 1) <= source["error"]
+                    if not of(f):
+                        sums[figure, "without"] += 1
+                        continue
+                    ratios[figure].append(of(f) / of(known))
+                    # The error is relative to the estimate.
+                    held[figure] += source.get("error") is not None and abs(of(f) - of(known)) <= source["error"] * of(f)
         cells = ""
         for figure in FIGURES:
             r = ratios[figure]
@@ -114,13 +117,17 @@ def truth(programs):
             cells += f"{f'{mean:.3f} [{min(r):.2f} .. {max(r):.2f}] {held[figure]}/{len(r)}' if r else '-':>34}"
         print(f"  {name:10}{cells}", flush=True)
     for figure in FIGURES:
-        print(f"  {figure}: {sums[figure, 'held']} of {sums[figure, 'of']} intervals hold the exact figure")
+        print(f"  {figure}: {sums[figure, 'held']} of {sums[figure, 'of']} intervals hold the exact figure; {sums[figure, 'without']} have no figure")
 
 
-chosen = {name: command for name, command in PROGRAMS.items() if only.search(name) and shutil.which(command[0])}
-for name in PROGRAMS.keys() - chosen.keys():
+chosen = {}
+for name, command in PROGRAMS.items():
     if only.search(name):
-        print(f"  {name} SKIPPED: {PROGRAMS[name][0]} is not installed")
+        try:
+            run(command)
+            chosen[name] = command
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"{name} SKIPPED: packages: {error}")
 if os.environ.get("BENCH_COST") != "no":
     cost(chosen)
 if os.environ.get("BENCH_TRUTH") != "no":

@@ -16,7 +16,7 @@ pub struct Window {
     /// From when the first thread was stopped until the last one ran natively again, in nanoseconds of CLOCK_MONOTONIC; several
     /// spans where windows were thrown together.
     pub spans: Vec<(u64, u64)>,
-    /// Seconds for which threads waited for translations.
+    /// CPU seconds in which threads waited for answers of rprof, translations for the most part.
     pub waited_s: f64,
     /// Cycles that counting added to the program's own work.
     pub extra_cycles: f64,

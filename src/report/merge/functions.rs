@@ -11,7 +11,7 @@ use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::account::Account;
 use crate::profile::data;
 use crate::profile::disassembly::Disassembly;
-use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, MixEntry, PerThread, Source, Work};
+use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, MixEntry, Source, Work};
 use crate::profile::prefetch::Prefetch;
 use crate::profile::system::System;
 use crate::profile::{Function, Profile};
@@ -40,32 +40,42 @@ impl Functions {
     /// Adds the functions of the next profile, which has none left.
     pub fn take(&mut self, profile: &mut Profile) {
         self.work.push(mpi::work(profile));
-        let functions = std::mem::take(&mut profile.functions);
-        add_all(&mut self.functions, functions, self.threads, self.arrangement);
-        self.threads += profile.run.threads.len() as u32;
+        self.add(std::mem::take(&mut profile.functions), profile.run.threads.len() as u32);
     }
 
     /// Adds those of the profiles that come next, put together in the same way.
     pub fn append(&mut self, next: Functions) {
-        add_all(&mut self.functions, next.functions, self.threads, self.arrangement);
         self.work.extend(next.work);
-        self.threads += next.threads;
+        self.add(next.functions, next.threads);
+    }
+
+    /// Adds those of parts that have so many threads.
+    fn add(&mut self, mut functions: Vec<Function>, threads: u32) {
+        functions.iter_mut().for_each(|function| shift(function, self.threads));
+        add_all(&mut self.functions, functions, self.arrangement);
+        self.threads += threads;
     }
 }
 
-fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32, arrangement: Arrangement) {
+/// Makes the numbers of its threads, and of those of its loops, greater by `threads`.
+fn shift(function: &mut Function, threads: u32) {
+    function.per_thread.iter_mut().for_each(|part| part.thread += threads);
+    function.counters.iter_mut().flat_map(|c| &mut c.per_thread).for_each(|part| part.thread += threads);
+    function.loops.iter_mut().for_each(|part| shift(part, threads));
+}
+
+fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, arrangement: Arrangement) {
     let places: BTreeMap<(String, String), usize> =
         into.iter().enumerate().map(|(i, f)| ((f.name.clone(), f.module.clone()), i)).collect();
-    for mut function in functions {
-        function.per_thread.iter_mut().for_each(|t: &mut PerThread| t.thread += threads);
+    for function in functions {
         match places.get(&(function.name.clone(), function.module.clone())) {
-            Some(place) => add(&mut into[*place], function, threads, arrangement),
+            Some(place) => add(&mut into[*place], function, arrangement),
             None => into.push(function),
         }
     }
 }
 
-fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangement) {
+fn add(into: &mut Function, other: Function, arrangement: Arrangement) {
     elapsed::add(into, &other, arrangement);
     let weights = (into.cpu_s.unwrap_or(0.0), other.cpu_s.unwrap_or(0.0));
     into.clock_hz = mean((into.clock_hz, other.clock_hz), weights);
@@ -98,14 +108,14 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
         l2_conflict: sum(a.l2_conflict, b.l2_conflict),
     });
     into.pages = both(into.pages, other.pages, |a, b| pages(a, b, arrangement));
-    counters(&mut into.counters, other.counters, threads);
+    counters(&mut into.counters, other.counters, 0);
     into.work = both(into.work.take(), other.work, add_work);
     into.system = both(into.system.take(), other.system, System::plus);
     into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
     disassembly(into, other.disassembly);
     lines::add(into, other.lines, other.inlined);
-    add_all(&mut into.loops, other.loops, threads, arrangement);
+    add_all(&mut into.loops, other.loops, arrangement);
 }
 
 /// Instructions stay where all parts have the same ones.

@@ -47,12 +47,13 @@ pub const REQUEST: u32 = 0x40;
 pub const SITE: u32 = 0x48;
 /// Program address that a lookup missed.
 pub const TARGET: u32 = 0x50;
-/// Remaining polls of the wait.
-pub const PATIENCE: u32 = 0x60;
-/// Polls of all its waits so far.
-pub const POLLS: u32 = 0x68;
 /// The answer: a cache address.
 pub const RESPONSE: u32 = 0x58;
+
+/// Remaining polls of the wait. In another line than the mailbox, which rprof reads meanwhile.
+pub const PATIENCE: u32 = 0xf0;
+/// Polls of all its waits so far.
+pub const POLLS: u32 = 0xf8;
 
 /// Signals that the thread blocks, as last stored.
 pub const SIGNAL_MASK: u32 = 0x80;
@@ -193,8 +194,6 @@ const CONTEXT_FIELDS: [(u32, u32); 38] = [
     (SITE, 8),
     (TARGET, 8),
     (RESPONSE, 8),
-    (PATIENCE, 8),
-    (POLLS, 8),
     (SIGNAL_MASK, 8),
     (SIGNAL_MASK_POINTER, 8),
     (PROGRAM_GS, 8),
@@ -205,6 +204,8 @@ const CONTEXT_FIELDS: [(u32, u32); 38] = [
     (LANES, 8),
     (SAVE_CALL, 32),
     (REPEAT_ENTRIES, 16),
+    (PATIENCE, 8),
+    (POLLS, 8),
     (SAVE_LOOP, 16 * 8),
     (ACTION, 32),
     (FILTER, 8),

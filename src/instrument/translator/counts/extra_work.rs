@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | a counter in line | `COUNTER` | programs of known work, `tests/bench.d/single.sh` |
 //! | the comparison and landing of a return that is not inlined | `RETURN` | the same |
-//! | the lookup or comparison of an indirect jump or call | `INDIRECT` | the same |
+//! | the lookup or comparison of an indirect jump or call | `INDIRECT` | assumed |
 //!
 //! Counters of loops are registers and cost nothing. Prices differ between processors: the correction is stated with its own size
 //! as its error.

@@ -32,8 +32,19 @@ pub(crate) struct Run {
     pub polling: Polling,
     /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
     pub visits: bool,
+    /// Threads that ended in the present visit: their counts are its own.
+    pub ended_threads: Vec<EndedThread>,
     /// Processes that were about to call ptrace.
     pub tracers: BTreeSet<Pid>,
+}
+
+/// A thread that ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedThread {
+    pub tid: Pid,
+    pub ordinal: u32,
+    /// All its CPU seconds, as far as its last look saw them: at its exit, unless nothing announced that.
+    pub cpu_s: f64,
 }
 
 impl Run {
@@ -55,6 +66,7 @@ impl Run {
             handoffs: Handoffs::new(&pin, before_handoff),
             polling: Polling::new(pin),
             visits,
+            ended_threads: Vec::new(),
             tracers: BTreeSet::new(),
         }
     }

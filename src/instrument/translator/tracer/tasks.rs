@@ -16,7 +16,7 @@ use crate::instrument::translator::program::address_space::{AddressSpace, Destin
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::program::{Program, remote_in};
-use crate::instrument::translator::tracer::run::{Run, kill_process_of, process_of};
+use crate::instrument::translator::tracer::run::{EndedThread, Run, kill_process_of, process_of};
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::profile::run::Warning;
@@ -232,6 +232,7 @@ impl Run {
     fn executed_in_visit(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         let gone: Vec<Pid> = self.program.threads.iter().filter(|(_, t)| t.pid == tid).map(|(&id, _)| id).collect();
+        self.evidence.roster.look(tid);
         gone.into_iter().for_each(|thread| self.ended(thread));
         Ok(stopped.detach(0)?)
     }
@@ -259,7 +260,12 @@ impl Run {
     pub fn ended(&mut self, tid: Pid) {
         self.evidence.roster.leave(tid);
         self.program.orphans.remove(&tid);
-        let Ok((pid, space)) = self.program.thread(tid).map(|t| (t.pid, t.address_space)) else { return };
+        let Ok((pid, space, ordinal)) = self.program.thread(tid).map(|t| (t.pid, t.address_space, t.ordinal)) else {
+            return;
+        };
+        if self.visits {
+            self.ended_threads.push(EndedThread { tid, ordinal, cpu_s: self.evidence.roster.cpu_s(ordinal) });
+        }
         self.harvest(tid, true);
         if !self.program.threads.values().any(|t| t.pid == pid) {
             self.program.settings.remove(&pid);

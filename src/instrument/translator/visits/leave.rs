@@ -6,6 +6,7 @@ use nix::unistd::{Pid, gettid};
 
 use super::Visitor;
 use super::catch::release;
+use crate::instrument::translator::tracer::run::EndedThread;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
@@ -54,7 +55,11 @@ impl Visitor {
         }
         self.run.program.stuck.clear();
         self.run.set_polling(false);
-        were_there.append(&mut self.ended_there);
+        let ended = std::mem::take(&mut self.run.ended_threads).into_iter();
+        were_there.extend(ended.map(|EndedThread { tid, ordinal, cpu_s }| {
+            let before = self.cpu_before.get(&tid).copied().unwrap_or(0.0);
+            WindowThread { thread: ordinal, cpu_s: (cpu_s - before).max(0.0) }
+        }));
         were_there
     }
 
@@ -64,17 +69,7 @@ impl Visitor {
         let own = gettid().as_raw();
         let is_lost = |tid: &Pid| read_status(*tid).map_or(0, |status| status.tracer) != own;
         let lost: Vec<Pid> = self.run.program.threads.keys().copied().filter(is_lost).collect();
-        lost.into_iter().for_each(|tid| self.thread_ended(tid));
-    }
-
-    /// Forgets a thread that has ended, but not its CPU time in the window: its counts are the window's, too.
-    pub(super) fn thread_ended(&mut self, tid: Pid) {
-        if let Some(ordinal) = self.run.program.threads.get(&tid).map(|t| t.ordinal) {
-            let before = self.cpu_before.get(&tid).copied().unwrap_or(0.0);
-            let cpu_s = (self.run.evidence.roster.cpu_s(ordinal) - before).max(0.0);
-            self.ended_there.push(WindowThread { thread: ordinal, cpu_s });
-        }
-        self.run.ended(tid);
+        lost.into_iter().for_each(|tid| self.run.ended(tid));
     }
 
     /// Ends and programs executed, which holding the threads brought up.
@@ -85,7 +80,7 @@ impl Visitor {
                     if self.run.program.threads.get(&tid).is_some_and(|t| t.pid == tid) || cpu_s.is_some() {
                         self.ends.push((tid, status, cpu_s.unwrap_or(0.0)));
                     }
-                    self.thread_ended(tid);
+                    self.run.ended(tid);
                 }
                 // An error is the end of that thread.
                 Event::Stopped(stopped, Stop::Exec) => drop(self.run.on_exec(stopped)),

@@ -103,8 +103,6 @@ pub struct Visitor {
     with_addresses: bool,
     /// CPU seconds that the threads of the present window had used when they came in.
     cpu_before: HashMap<Pid, f64>,
-    /// Threads that ended in the present window.
-    ended_there: Vec<WindowThread>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
     /// Ends seen while threads were stopped or sent out.
@@ -134,7 +132,6 @@ impl Visitor {
             windows: Vec::new(),
             with_addresses: false,
             cpu_before: HashMap::new(),
-            ended_there: Vec::new(),
             late: HashSet::new(),
             ends: Vec::new(),
             sequences: HashMap::new(),
@@ -224,7 +221,7 @@ impl Visitor {
             match event {
                 Event::Ended(tid, status, cpu_s) => {
                     let pid = self.run.program.threads.get(&tid).map(|t| t.pid);
-                    self.thread_ended(tid);
+                    self.run.ended(tid);
                     if pid == Some(tid) {
                         visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
                     }
