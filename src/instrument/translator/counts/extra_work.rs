@@ -6,8 +6,8 @@
 //! | the comparison and landing of a return that is not inlined | `RETURN` | the same |
 //! | the lookup or comparison of an indirect jump or call | `INDIRECT` | assumed |
 //!
-//! Counters of loops are registers and cost nothing. Prices differ between processors: the correction is stated with its own size
-//! as its error.
+//! Counters of loops are registers and cost nothing. Prices differ between processors: the correction is stated with twice its
+//! size as its error.
 
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
