@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn windows_that_are_alike_leave_the_errors_of_time_and_speed() {
         let errors = errors(&[&[(0, 100.0)][..]; 32]);
-        assert!((errors[&0] - 0.02f64.hypot(0.05)).abs() < 1e-9, "{errors:?}");
+        assert!((errors[&0] - 0.02f64.hypot(0.1)).abs() < 1e-9, "{errors:?}");
     }
 
     #[test]
