@@ -178,31 +178,18 @@ mod tests {
     }
 
     #[test]
-    fn ranks_in_batches_are_merged_as_one_after_the_other() {
-        let ranks = || (0..5).map(|n| rank(n, profile(f64::from(n + 1), Some(10)))).collect::<Vec<_>>();
-        let mut functions = Functions::of_ranks();
-        let mut rest = Vec::new();
-        for batch in ranks().chunks(2) {
-            let mut of_batch = Functions::of_ranks();
-            for profile in batch {
-                let mut profile = profile.clone();
-                let of_thread = || vec![PerThread { thread: 0, ..PerThread::default() }];
-                let of_loop = Function { per_thread: of_thread(), ..Function::default() };
-                profile.functions[0] =
-                    Function { per_thread: of_thread(), loops: vec![of_loop], ..profile.functions[0].clone() };
-                of_batch.take(&mut profile);
-                rest.push(profile);
-            }
-            functions.append(of_batch);
-        }
-        let merged = merge_rest(rest, functions, false).unwrap();
-        let f = &merged.functions[0];
-        assert_eq!(f.per_thread.iter().map(|part| part.thread).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-        let expected = merge(ranks(), false).unwrap();
-        assert_eq!(f.loops[0].per_thread, f.per_thread);
-        let (per_thread, loops) = (f.per_thread.clone(), f.loops.clone());
-        let expected = Function { per_thread, loops, ..expected.functions[0].clone() };
-        assert_eq!((f, merged.run.threads.len()), (&expected, 5));
+    fn threads_of_a_later_ranks_own_functions_and_loops_have_their_new_numbers() {
+        let part = |n: u32| {
+            let per_thread = || vec![PerThread { thread: 0, ..PerThread::default() }];
+            let own = Function { name: format!("of_{n}"), per_thread: per_thread(), ..Function::default() };
+            let mut part = rank(n, profile(1.0, None));
+            part.functions
+                .push(Function { loops: vec![Function { per_thread: per_thread(), ..Function::default() }], ..own });
+            part
+        };
+        let merged = merge(vec![part(0), part(1), part(2)], false).unwrap();
+        let last = merged.functions.iter().find(|f| f.name == "of_2").unwrap();
+        assert_eq!((last.per_thread[0].thread, last.loops[0].per_thread[0].thread), (2, 2));
     }
 
     #[test]

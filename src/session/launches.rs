@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use crate::on_all_cpus::on_all_cpus;
 use crate::profile::Profile;
 use crate::profile::run::Warning;
+use crate::report::json;
 use crate::report::merge::{self, Functions};
 use crate::roofline;
 use crate::tracee::foreground::{self, Foreground};
@@ -23,8 +24,10 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::rank_batch::{BATCH, Batch};
 use super::{SessionError, job, launch_parts, network, network_launch, passes, preflight, rank_calls};
+
+/// Profiles of ranks that are read at the same time.
+const AT_ONCE: usize = 64;
 
 /// Profiles the ranks that a launcher starts.
 ///
@@ -209,12 +212,20 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let mut unreadable = Vec::new();
     let (mut profiles, mut there) = (Vec::new(), Vec::new());
     let mut functions = Functions::of_ranks();
-    for batch in on_all_cpus(ranks.chunks(BATCH), |ranks| Batch::read(ranks, partial)) {
-        let batch = batch?;
-        functions.append(batch.functions);
-        profiles.extend(batch.profiles);
-        there.extend(batch.there);
-        unreadable.extend(batch.unreadable);
+    // A thousand ranks need not be in memory at once.
+    for some in ranks.chunks(AT_ONCE) {
+        let read = on_all_cpus(some.iter(), |(_, path)| json::read_rank(path));
+        for ((rank, path), read) in some.iter().zip(read) {
+            match read {
+                Ok(mut profile) => {
+                    functions.take(&mut profile);
+                    profiles.push(profile);
+                    there.push((*rank, path.clone()));
+                }
+                Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
+                Err(error) => return Err(SessionError::Report(error.to_string())),
+            }
+        }
     }
     let ranks = there;
     merge::tell_hosts_apart(&mut profiles);

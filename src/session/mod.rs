@@ -40,7 +40,6 @@ pub mod output;
 mod passes;
 mod preflight;
 mod progress;
-mod rank_batch;
 pub mod rank_calls;
 mod recheck_ceilings;
 mod run;

@@ -40,20 +40,10 @@ impl Functions {
     /// Adds the functions of the next profile, which has none left.
     pub fn take(&mut self, profile: &mut Profile) {
         self.work.push(mpi::work(profile));
-        self.add(std::mem::take(&mut profile.functions), profile.run.threads.len() as u32);
-    }
-
-    /// Adds those of the profiles that come next, put together in the same way.
-    pub fn append(&mut self, next: Functions) {
-        self.work.extend(next.work);
-        self.add(next.functions, next.threads);
-    }
-
-    /// Adds those of parts that have so many threads.
-    fn add(&mut self, mut functions: Vec<Function>, threads: u32) {
+        let mut functions = std::mem::take(&mut profile.functions);
         functions.iter_mut().for_each(|function| shift(function, self.threads));
         add_all(&mut self.functions, functions, self.arrangement);
-        self.threads += threads;
+        self.threads += profile.run.threads.len() as u32;
     }
 }
 
