@@ -29,21 +29,28 @@ use crate::profile::{Function, Profile};
 /// # Errors
 /// They do not belong together.
 pub fn merge(mut profiles: Vec<Profile>, partial: bool) -> Result<Profile, MergeError> {
-    let mut functions = Functions::new(jobs::arrangement(&profiles, partial)?.0);
+    let (arrangement, missing) = jobs::arrangement(&profiles, partial)?;
+    let mut functions = Functions::new(arrangement);
     profiles.iter_mut().for_each(|profile| functions.take(profile));
-    merge_rest(profiles, functions, partial)
+    put_together(profiles, functions, missing)
 }
 
-/// Puts `profiles` together, whose functions were taken out in the same order.
+/// Puts the profiles of ranks together, whose functions were taken out in the same order.
 ///
 /// # Errors
 /// They do not belong together, or not as their functions were put together.
-pub fn merge_rest(mut profiles: Vec<Profile>, functions: Functions, partial: bool) -> Result<Profile, MergeError> {
-    hosts::tell_apart(&mut profiles);
+pub fn merge_ranks(profiles: Vec<Profile>, functions: Functions, partial: bool) -> Result<Profile, MergeError> {
     let (arrangement, missing) = jobs::arrangement(&profiles, partial)?;
     if arrangement != functions.arrangement {
         return Err(MergeError::Mixed);
     }
+    put_together(profiles, functions, missing)
+}
+
+/// Puts `profiles` together, whose functions were taken out; so many ranks are missing.
+fn put_together(mut profiles: Vec<Profile>, functions: Functions, missing: usize) -> Result<Profile, MergeError> {
+    hosts::tell_apart(&mut profiles);
+    let arrangement = functions.arrangement;
     let hosts = match arrangement {
         Arrangement::SideBySide => hosts::together(&profiles),
         Arrangement::InTurn => None,
@@ -98,6 +105,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     let threads = whole.run.threads.len() as u32;
     let (frames, stacks) = (whole.frames.len() as u32, whole.stacks.len() as u32);
     part.run.threads.iter_mut().for_each(|t| t.id += threads);
+    sums::shift(&mut part.run.counters, threads);
     for stack in &mut part.stacks {
         stack.frame += frames;
         stack.parent = stack.parent.map(|p| p + stacks);
@@ -109,7 +117,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.exit_status = whole.run.exit_status.max(part.run.exit_status);
     whole.run.signal = whole.run.signal.or(part.run.signal);
     whole.run.quality = both(whole.run.quality, part.run.quality, f64::min);
-    counters(&mut whole.run.counters, part.run.counters, threads);
+    counters(&mut whole.run.counters, part.run.counters);
     whole.run.pages = both(whole.run.pages, part.run.pages, |a, b| pages(a, b, arrangement));
     whole.run.system = both(whole.run.system.take(), part.run.system, System::plus);
     whole.run.passes.append(&mut part.run.passes);

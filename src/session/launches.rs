@@ -230,7 +230,7 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     let ranks = there;
     merge::tell_hosts_apart(&mut profiles);
     rank_calls::compare(&mut profiles, &ranks);
-    let mut profile = merge::merge_rest(profiles, functions, partial).map_err(|e| failed(e.to_string()))?;
+    let mut profile = merge::merge_ranks(profiles, functions, partial).map_err(|e| failed(e.to_string()))?;
     profile.run.warnings.extend(unreadable.into_iter().map(|what| {
         Warning::new(
             "rank-unreadable",

@@ -6,7 +6,7 @@ use super::elapsed;
 use super::jobs::Arrangement;
 use super::lines;
 use super::mpi;
-use super::sums::{both, counters, pages, sum};
+use super::sums::{self, both, counters, pages, sum};
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::account::Account;
 use crate::profile::data;
@@ -50,7 +50,7 @@ impl Functions {
 /// Makes the numbers of its threads, and of those of its loops, greater by `threads`.
 fn shift(function: &mut Function, threads: u32) {
     function.per_thread.iter_mut().for_each(|part| part.thread += threads);
-    function.counters.iter_mut().flat_map(|c| &mut c.per_thread).for_each(|part| part.thread += threads);
+    sums::shift(&mut function.counters, threads);
     function.loops.iter_mut().for_each(|part| shift(part, threads));
 }
 
@@ -98,7 +98,7 @@ fn add(into: &mut Function, other: Function, arrangement: Arrangement) {
         l2_conflict: sum(a.l2_conflict, b.l2_conflict),
     });
     into.pages = both(into.pages, other.pages, |a, b| pages(a, b, arrangement));
-    counters(&mut into.counters, other.counters, 0);
+    counters(&mut into.counters, other.counters);
     into.work = both(into.work.take(), other.work, add_work);
     into.system = both(into.system.take(), other.system, System::plus);
     into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);

@@ -24,12 +24,16 @@ pub fn pages(a: Pages, b: Pages, arrangement: Arrangement) -> Pages {
     }
 }
 
+/// Makes the numbers of threads in `counters` greater by `threads`.
+pub fn shift(counters: &mut [Counter], threads: u32) {
+    counters.iter_mut().flat_map(|counter| &mut counter.per_thread).for_each(|part| part.thread += threads);
+}
+
 /// Counters of one name add up; a counter missing in one part is unknown for the whole.
-pub fn counters(into: &mut Vec<Counter>, others: Vec<Counter>, threads: u32) {
+pub fn counters(into: &mut Vec<Counter>, others: Vec<Counter>) {
     let known = |c: &Counter| others.iter().any(|o| o.event == c.event);
     into.iter_mut().filter(|c| !known(c)).for_each(|c| lose(c, "a part of the merge has no such counter"));
     for mut other in others {
-        other.per_thread.iter_mut().for_each(|t| t.thread += threads);
         match into.iter_mut().find(|c| c.event == other.event) {
             Some(counter) => add_counter(counter, other),
             None => {

@@ -56,9 +56,9 @@ impl Visitor {
         self.run.program.stuck.clear();
         self.run.set_polling(false);
         let ended = std::mem::take(&mut self.run.ended_threads).into_iter();
-        were_there.extend(ended.map(|EndedThread { tid, ordinal, cpu_s }| {
-            let before = self.cpu_before.get(&tid).copied().unwrap_or(0.0);
-            WindowThread { thread: ordinal, cpu_s: (cpu_s - before).max(0.0) }
+        were_there.extend(ended.map(|EndedThread { tid, ordinal, cpu_s }| WindowThread {
+            thread: ordinal,
+            cpu_s: self.since_entry_s(tid, cpu_s),
         }));
         were_there
     }

@@ -196,8 +196,12 @@ impl Visitor {
 
     /// CPU seconds that a thread has used in the present window: all that it ever used if it began there.
     fn used_s(&self, tid: Pid) -> f64 {
-        let before = self.cpu_before.get(&tid).copied().unwrap_or(0.0);
-        read_cpu_seconds(tid).map_or(0.0, |now| (now - before).max(0.0))
+        read_cpu_seconds(tid).map_or(0.0, |now| self.since_entry_s(tid, now))
+    }
+
+    /// The part of a thread's CPU seconds `now_s` that it has used in the present window.
+    fn since_entry_s(&self, tid: Pid, now_s: f64) -> f64 {
+        (now_s - self.cpu_before.get(&tid).copied().unwrap_or(0.0)).max(0.0)
     }
 
     /// Serves the threads until `deadline`; false if the window is over before.
