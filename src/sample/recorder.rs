@@ -234,9 +234,11 @@ impl Recorder {
         self.processes.keys().for_each(|pid| jit_places::collect(*pid));
         let start_ns = self.start_ns.unwrap_or(ending.end_ns.unwrap_or(self.last_exit_ns));
         let end_ns = ending.end_ns.unwrap_or(self.last_exit_ns).max(start_ns);
-        let wall_s = (end_ns - start_ns) as f64 * 1e-9;
-        let mut threads = self.threads.finish(wall_s);
         let mut samples = self.samples.into_samples();
+        // perf samples a thread that ends after the record of its end, too.
+        let last_s = samples.last().map_or(0.0, |sample| sample.t_s);
+        let wall_s = ((end_ns - start_ns) as f64 * 1e-9).max(last_s);
+        let mut threads = self.threads.finish(wall_s);
         weights::scale(&mut samples, &threads.infos, ending.scale);
         let cpu_s = ending.cpu_s.unwrap_or_else(|| threads.infos.iter().map(|t| t.cpu_s).sum());
         let mut warnings = ending.warnings;
@@ -335,6 +337,17 @@ mod tests {
             blocked_missing: None,
             warnings: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_sample_after_the_last_end_is_within_the_pass() {
+        let mut r = Recorder::new();
+        r.exec(5 * SECOND, 10, 10);
+        r.exit(9 * SECOND, 10);
+        r.sample(observation(9 * SECOND + 1000, 10, &[]));
+        let e = r.finish(ending());
+        assert_eq!(e.samples.len(), 1);
+        assert_eq!(e.wall_s, e.samples[0].t_s);
     }
 
     #[test]
