@@ -125,7 +125,7 @@ impl WindowSchedule {
             }
             (_, Version::Plain) => self.length_s = so_far_s,
             (Version::Plain, _) => {
-                self.processors = (so_far_s / elapsed_s.max(1e-3)).clamp(1.0, threads as f64);
+                self.processors = (so_far_s / elapsed_s.max(1e-3)).clamp(1.0, threads.max(1) as f64);
             }
             _ => {}
         }
@@ -201,5 +201,8 @@ mod tests {
         windows.now_s += 1e3;
         windows.turn_to(Version::Warming, 2);
         assert_eq!(windows.processors, 2.0, "no more than it has threads");
+        windows.turn_to(Version::Plain, 2);
+        windows.turn_to(Version::Warming, 0);
+        assert_eq!(windows.processors, 1.0, "its last thread has just ended");
     }
 }
