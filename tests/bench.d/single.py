@@ -52,7 +52,11 @@ environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
 def run(command):
     begin = time.monotonic()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=environment, timeout=100)
+    try:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, env=environment, timeout=100)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"{command}: {error.stderr.decode(errors='replace')}")
+        raise
     return time.monotonic() - begin
 
 

@@ -19,7 +19,7 @@ pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u3
         let all = total(&timing.attributed, id).filter(|all| *all > 0.0)?;
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(|r| total(&r.attributed, id)).collect();
         let windows = half_width(&replicates?)? / all;
-        Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error))
+        Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error_of(id)))
     };
     timing.attributed.window_s.keys().filter_map(|id| Some((*id, relative(*id)?))).collect()
 }

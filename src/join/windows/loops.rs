@@ -48,7 +48,7 @@ pub fn of_functions(
             }
         }
         let time_error = of_time(samples.get(&id).copied().unwrap_or(0));
-        let intervals = intervals(timing, id, &windows, time_error.hypot(timing.speed_error));
+        let intervals = intervals(timing, id, &windows, time_error.hypot(timing.speed_error_of(id)));
         let of_loop = |(of, interval): (&NaturalLoop, Interval)| LoopEstimate { header: of.header, interval };
         found.insert(id, nest.loops.iter().zip(intervals).map(of_loop).collect());
     }
