@@ -52,14 +52,14 @@ impl<'w> TimingWindows<'w> {
         let (windows, instructions): (Vec<&Window>, Vec<_>) = undisturbed(&met, native_s).into_iter().unzip();
         let work_s: Vec<f64> = windows.iter().map(|w| w.native_s(clock_hz)).collect();
         let haste = windows.iter().map(|w| w.haste()).sum::<f64>() / windows.len().max(1) as f64;
-        let error = |price: f64| haste + COLD_CACHES + PRICE_ERROR * price;
-        let translated_s: f64 = windows.iter().map(|w| w.work_s()).sum();
-        let price = 1.0 - work_s.iter().sum::<f64>() / translated_s.max(1e-9);
+        let price = |native_s: f64, translated_s: f64| 1.0 - native_s / translated_s.max(1e-9);
+        let of_all = price(work_s.iter().sum(), windows.iter().map(|w| w.work_s()).sum());
         let by_window: Vec<f64> =
-            windows.iter().zip(&work_s).map(|(w, native)| 1.0 - native / w.work_s().max(1e-9)).collect();
-        let speed_errors =
-            prices(&instructions, &by_window).into_iter().map(|(id, price)| (id, error(price))).collect();
-        TimingWindows { speed_error: error(price), speed_errors, ..Self::new(windows, instructions, work_s, native_s) }
+            windows.iter().zip(&work_s).map(|(w, native_s)| price(*native_s, w.work_s())).collect();
+        let error = |price: f64| haste + COLD_CACHES + PRICE_ERROR * price;
+        let of_functions = prices(&instructions, &by_window).into_iter();
+        let speed_errors = of_functions.map(|(id, price)| (id, error(price))).collect();
+        TimingWindows { speed_error: error(of_all), speed_errors, ..Self::new(windows, instructions, work_s, native_s) }
     }
 
     /// Divides `work_s`, the seconds of each window, among the functions, whose `instructions` are by window.
@@ -81,9 +81,7 @@ impl<'w> TimingWindows<'w> {
         let attributed = attribute(native_s, &instructions, &work_s);
         TimingWindows { windows, attributed, replicates, speed_error: COLD_CACHES, speed_errors: HashMap::new() }
     }
-}
 
-impl TimingWindows<'_> {
     /// How far the speed of a function in windows can be from the native one, relative.
     pub fn speed_error_of(&self, id: FunctionId) -> f64 {
         self.speed_errors.get(&id).copied().unwrap_or(self.speed_error)
