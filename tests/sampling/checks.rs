@@ -56,8 +56,9 @@ pub fn threads_apart(options: &SampleOptions) {
     }
     assert!(e.threads[0].cpu_s < 0.1, "the first thread waited: {:?}", e.threads[0]);
     let work = fixture.cpu_by_function(e)["work"];
-    // On a busy host the kernel takes the CPU away as a system call ends: every seventh sample was there, in the call for the clock.
-    assert!(work > 0.6 && work < 0.95, "{work} s in work");
+    // On a busy host the kernel takes the CPU away as a system call ends: up to every seventh sample is in the call for the clock then, and
+    // tests/run tries again.
+    assert!(work > 0.7 && work < 0.95, "{work} s in work");
 }
 
 /// Processes are followed through fork and exec, each with its own mappings.
