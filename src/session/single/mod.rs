@@ -144,7 +144,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
             break;
         }
         let visit = catch_unwind(AssertUnwindSafe(|| visitor.visit(&pids, length, addresses)));
-        let visit = match visit {
+        let mut visit = match visit {
             Ok(visit) => visit,
             Err(defect) => {
                 // Whatever went wrong, the program goes on, and the sampler may wait for it again.
@@ -156,9 +156,9 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         for ended in visit.ended.iter().filter(|ended| ended.pid == first) {
             turn.ended(ended.status, ended.cpu_s);
         }
-        let handing_over_s = turn.stopped.as_secs_f64();
+        visit.stopped_s += turn.stopped.as_secs_f64();
         drop(turn);
-        pace.paid(begun.elapsed().as_secs_f64(), visit.busy_s, visit.stopped_s + handing_over_s);
+        pace.paid(begun.elapsed().as_secs_f64(), &visit);
         in_vain = if visit.counted { 0 } else { in_vain + 1 };
         if in_vain >= HOPELESS {
             pace.put_off(begun.elapsed().as_secs_f64(), SELDOM_S);

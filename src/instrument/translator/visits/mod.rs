@@ -83,8 +83,16 @@ pub struct Ended {
 pub struct Visit {
     /// Seconds that the threads were stopped at its beginning and its end.
     pub stopped_s: f64,
+    /// Seconds between these.
+    pub lasted_s: f64,
     /// CPU seconds that the busiest thread used in the window.
     pub busy_s: f64,
+    /// CPU seconds in which threads waited for translations.
+    pub waited_s: f64,
+    /// Cycles that counting added.
+    pub extra_cycles: f64,
+    /// Addresses were recorded.
+    pub with_addresses: bool,
     /// Processes that ended during the visit.
     pub ended: Vec<Ended>,
     /// Processes that could not be followed.
@@ -180,12 +188,19 @@ impl Visitor {
         let leaving = Instant::now();
         let threads = self.leave();
         let end_ns = monotonic_ns();
+        visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
+        visit.lasted_s = (leaving - entered).as_secs_f64();
+        // The program runs on while the model catches up.
         self.close_window_of_sink();
         let ends = std::mem::take(&mut self.ends).into_iter();
         visit.ended.extend(ends.map(|(pid, status, cpu_s)| Ended { pid, status, cpu_s }));
         visit.busy_s = threads.iter().map(|thread| thread.cpu_s).fold(0.0, f64::max);
-        visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
-        visit.counted = self.take_window(begin_ns, end_ns, threads);
+        let window = self.take_window(begin_ns, end_ns, threads);
+        visit.counted = !window.blocks.is_empty();
+        (visit.waited_s, visit.extra_cycles) = (window.waited_s, window.extra_cycles);
+        visit.with_addresses = window.addresses;
+        self.windows.push(window);
+        self.windows = folded(std::mem::take(&mut self.windows), LEAST_WINDOWS);
         visit
     }
 
@@ -277,8 +292,8 @@ impl Visitor {
         }
     }
 
-    /// Keeps the counts of the window that has just ended; false if there are none.
-    fn take_window(&mut self, begin_ns: u64, end_ns: u64, threads: Vec<WindowThread>) -> bool {
+    /// The counts of the window that has just ended.
+    fn take_window(&mut self, begin_ns: u64, end_ns: u64, threads: Vec<WindowThread>) -> Window {
         let (mut tally, mut added) = (Tally::new(), Added::default());
         let mut seen = Vec::new();
         let mut finish = |cache: &mut CodeCache, drain: &mut Option<AccessBuffer>| {
@@ -295,22 +310,16 @@ impl Visitor {
         while let Some(cache) = self.run.evidence.finished.pop_front() {
             finish(&mut cache.borrow_mut(), &mut self.run.recorded.samples.drain);
         }
-        let blocks = tally.into_blocks();
-        let any = !blocks.is_empty();
-        let waited_s = self.run.polling.polls as f64 * poll_s();
-        let addresses = self.with_addresses;
-        self.windows.push(Window {
+        Window {
             spans: vec![(begin_ns, end_ns)],
-            waited_s,
+            waited_s: self.run.polling.polls as f64 * poll_s(),
             extra_cycles: added.cycles,
             first_copies: added.first_copies(),
-            addresses,
+            addresses: self.with_addresses,
             threads,
-            blocks,
+            blocks: tally.into_blocks(),
             calls: self.run.recorded.calls.end_window(),
-        });
-        self.windows = folded(std::mem::take(&mut self.windows), LEAST_WINDOWS);
-        any
+        }
     }
 
     /// Sends all threads out without counting anything more.
