@@ -28,6 +28,11 @@ impl PredictedTargets {
         self.slots.get(&start.get()).copied()
     }
 
+    /// Jumps that record their last targets, by the starts of their blocks, and the counters for these.
+    pub fn recorded(&self) -> impl Iterator<Item = (Address, u32)> + '_ {
+        self.slots.iter().map(|(&start, &slot)| (Address::new(start), slot))
+    }
+
     /// The jump at the end of the block at `start` records its last target in `slot` from now on.
     pub fn record_in(&mut self, start: Address, slot: u32) {
         self.slots.insert(start.get(), slot);

@@ -54,6 +54,8 @@ const MANY: usize = 2000;
 /// calls compare their usual target in place; the opposite holds for 3,000 functions that call two others each, which have
 /// 15,000, and for cc1, which has 58,000).
 const MANY_BRANCHES: usize = 10_000;
+/// A plan is put off this often at most while threads wait: where jumps go cannot be seen then.
+const MOST_PUT_OFF: u32 = 4;
 /// See [`PlacingSettings::leaf_bytes`].
 const LEAF_BYTES: usize = 160;
 /// When and how hot blocks are relaid out.
@@ -118,6 +120,8 @@ pub struct Placing {
     hot: usize,
     /// Memory to move to huge pages.
     gathering: Gathering,
+    /// How often the present plan was put off, since all threads stood still.
+    put_off: u32,
 }
 
 impl Placing {
@@ -138,6 +142,7 @@ impl Placing {
             contexts: Vec::new(),
             hot: 0,
             gathering: Gathering::default(),
+            put_off: 0,
         }
     }
 
@@ -203,7 +208,7 @@ impl Placing {
         self.gathering.go_on(cache, contexts)
     }
 
-    /// Plans a relayout from the counters of threads, those in the contexts `of`.
+    /// Plans a relayout from the counters of threads, those in the contexts `of`; later, if all these threads stand still.
     pub fn plan(
         &mut self,
         cache: &mut CodeCache,
@@ -212,14 +217,19 @@ impl Placing {
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
+        let moved = look_where_jumps_go(cache, contexts, (&counts, &of), self.settings.worth);
+        if !moved && self.put_off < MOST_PUT_OFF {
+            self.put_off += 1;
+            self.due = now + self.settings.after;
+            return;
+        }
+        self.put_off = 0;
         self.contexts = of;
         cache.add_flows(&mut counts);
         let recent = self.look(now, counts);
         let blocks: Vec<_> =
             self.choose(cache, &recent).into_iter().map(|(id, count)| (cache.block(id).start, count)).collect();
         cache.style = self.style();
-        let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
-        look_where_jumps_go(cache, contexts, &starts, &self.contexts);
         let mut hot = Vec::new();
         for (at, count) in blocks {
             // Calls of a marker function, or those that are recorded, must reach the code that reports the call.
