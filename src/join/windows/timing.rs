@@ -10,7 +10,7 @@ use crate::profile::evidence::windows::Window;
 
 /// Windows are divided into this many groups, each of which is left out once to see how much the figures depend on it.
 const GROUPS: usize = 16;
-/// The relative error of the windows' speed that comes from caches, which are colder than natively: `xz` executed 15 % less in a window.
+/// The relative error of the part of a window's time that its cold caches take: `xz` executed 15 % less there.
 const COLD_CACHES: f64 = 0.1;
 /// The error of the price of counting, over the price.
 const PRICE_ERROR: f64 = 1.0;

@@ -7,6 +7,8 @@ const MOST_WAITING: f64 = 0.1;
 
 /// In a window at speed, less than this share of the executions is in first copies.
 const MOST_FIRST_COPIES: f64 = 0.3;
+/// Part of a window's time that cold caches take: it begins with those that the stop left, and rprof's counters are in them, too.
+const COLD_CACHES: f64 = 0.05;
 /// Native code takes at least this part of the time of translated code.
 const LEAST_NATIVE: f64 = 0.4;
 
@@ -60,7 +62,7 @@ impl Window {
     /// The time that its work takes natively, at a clock of `clock_hz`.
     pub fn native_s(&self, clock_hz: f64) -> f64 {
         let work_s = self.work_s();
-        (work_s - self.extra_cycles / clock_hz).max(LEAST_NATIVE * work_s)
+        ((work_s - self.extra_cycles / clock_hz) * (1.0 - COLD_CACHES)).max(LEAST_NATIVE * work_s)
     }
 
     /// Share of its time in waiting for translations, and of its executions in first copies: so far its speed says little.

@@ -6,9 +6,9 @@
 //! | the comparison and landing of a return that is not inlined | `RETURN` |
 //! | the lookup or comparison of an indirect jump or call | `INDIRECT` |
 //!
-//! Counters of loops are registers and cost nothing. The first two are from an Intel CPU with AVX-512, the third from AMD Zen 4, by programs of
-//! known counts (`tests/bench.d/single.sh`; least squares there: 0.5, 2.3, 4.4). They differ between processors and programs, so the correction has
-//! an error (`join::windows::timing`).
+//! Counters of loops are registers and cost nothing. The prices are least squares over programs of known counts (`tests/bench.d/single.sh`) on
+//! an AMD Zen 5: 0.7, 1.7, 0.3, or 0.2, 2.2, 0.4 where a constant part (0.1) stands for cold caches; an Intel CPU with AVX-512 and a Zen 4 had 0.6
+//! and 2 to 3 for the first two. They differ between processors and programs, so the correction has an error (`join::windows::timing`).
 
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -18,9 +18,9 @@ const RET: u8 = 0xc3;
 /// Cycles of a counter in line.
 const COUNTER: f64 = 0.6;
 /// Cycles of a return.
-const RETURN: f64 = 3.0;
+const RETURN: f64 = 2.0;
 /// Cycles of an indirect jump or call.
-const INDIRECT: f64 = 3.0;
+const INDIRECT: f64 = 0.5;
 
 /// Instructions of translated code that the program's own does not have.
 #[derive(Debug, Clone, Copy, Default)]
