@@ -246,7 +246,7 @@ fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, w
             let info = &timed.threads[thread];
             let (from_s, to_s) = timed.part.unwrap_or((0.0, f64::INFINITY));
             let span = (info.start_s.max(from_s), info.end_s.min(to_s));
-            let (blocked_s, queued_s) = off_cpu(running, span, info.start_s < from_s);
+            let (blocked_s, queued_s) = off_cpu(running, span, info.start_s < from_s, &timed.apart);
             add_whole(whole, Reason::RunQueue, queued_s);
             if looks[thread] > 0.0 {
                 scales[thread] = blocked_s / looks[thread];
@@ -295,21 +295,28 @@ fn key(blocked: Option<BlockedIn>) -> WaitKey {
 }
 
 /// Seconds that a thread was blocked, and seconds that it waited for a CPU: after a stretch at whose end it was preempted, and before its
-/// first stretch, unless it `was_there` before.
-fn off_cpu(running: &[OnCpu], (start_s, end_s): (f64, f64), was_there: bool) -> (f64, f64) {
+/// first stretch, unless it `was_there` before. What happened in the seconds `apart` is not known.
+fn off_cpu(running: &[OnCpu], (start_s, end_s): (f64, f64), was_there: bool, apart: &[(f64, f64)]) -> (f64, f64) {
     let (mut blocked_s, mut queued_s) = (0.0, 0.0);
-    let mut add = |seconds: f64, queued: bool| {
-        *(if queued { &mut queued_s } else { &mut blocked_s }) += seconds.max(0.0);
+    let mut add = |from_s: f64, to_s: f64, queued: bool| {
+        let seconds = (to_s - from_s).max(0.0) - overlap_s(from_s, to_s, apart);
+        *(if queued { &mut queued_s } else { &mut blocked_s }) += seconds;
     };
     let (mut from, mut queued) = (start_s, !was_there);
     for stretch in running {
-        add(stretch.start_s - from, queued);
+        add(from, stretch.start_s, queued);
         (from, queued) = (stretch.end_s, stretch.preempted);
     }
     if was_there || !running.is_empty() {
-        add(end_s - from, queued);
+        add(from, end_s, queued);
     }
     (blocked_s, queued_s)
+}
+
+/// Seconds between `from_s` and `to_s` that lie in `apart`, which is in order.
+fn overlap_s(from_s: f64, to_s: f64, apart: &[(f64, f64)]) -> f64 {
+    let near = apart[apart.partition_point(|a| a.1 <= from_s)..].iter().take_while(|a| a.0 < to_s);
+    near.map(|a| (a.1.min(to_s) - a.0.max(from_s)).max(0.0)).sum()
 }
 
 fn system(parts: Parts, kernel_seen: bool, watched: &Result<(), String>, counted: bool) -> System {
@@ -357,9 +364,20 @@ mod tests {
     fn gaps_are_waiting_for_a_cpu_where_a_thread_lost_its_own() {
         let on = |start_s, end_s, preempted| OnCpu { thread: 0, start_s, end_s, preempted };
         let running = [on(0.5, 1.0, true), on(1.25, 2.0, false), on(5.0, 6.0, false)];
-        assert_eq!(off_cpu(&running, (0.25, 6.5), false), (3.5, 0.5));
-        assert_eq!(off_cpu(&running, (0.25, 6.5), true), (3.75, 0.25), "a part of a run begins while it is blocked");
-        assert_eq!(off_cpu(&[], (0.0, 1.0), false), (0.0, 0.0), "nothing is known of it");
+        assert_eq!(off_cpu(&running, (0.25, 6.5), false, &[]), (3.5, 0.5));
+        assert_eq!(
+            off_cpu(&running, (0.25, 6.5), true, &[]),
+            (3.75, 0.25),
+            "a part of a run begins while it is blocked"
+        );
+        assert_eq!(off_cpu(&[], (0.0, 1.0), false, &[]), (0.0, 0.0), "nothing is known of it");
+    }
+
+    #[test]
+    fn windows_are_no_waiting() {
+        let on = |start_s, end_s| OnCpu { thread: 0, start_s, end_s, preempted: false };
+        let running = [on(0.0, 1.0), on(2.0, 3.0), on(4.0, 5.0)];
+        assert_eq!(off_cpu(&running, (0.0, 6.0), true, &[(1.0, 2.0), (3.25, 3.5), (5.5, 7.0)]), (1.25, 0.0));
     }
 
     #[test]

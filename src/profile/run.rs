@@ -84,9 +84,9 @@ pub struct Parallelism {
 }
 
 /// One pass over the program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
-    /// `timed` or `counted`.
+    /// `timed`, `counted` or `windows`.
     pub kind: String,
     /// `perf:cycles`, `perf:cpu-clock`, `ptrace`; `translator`, `single-step`.
     pub source: String,

@@ -2,10 +2,10 @@
 //! each of its functions.
 //!
 //! ```text
-//! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample
+//! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample, without those in windows
 //! ```
 //!
-//! Waiting and spinning is no use. A few samples do not tell it.
+//! Windows of the single pass have no samples. Waiting and spinning is no use. A few samples do not tell it.
 
 use crate::profile::Profile;
 use crate::profile::run::{Parallelism, TOO_FEW_SAMPLES_CODE};
@@ -22,19 +22,21 @@ pub fn of(profile: &Profile) -> Option<Parallelism> {
     Some(Parallelism { used: busy_s / lasted_s, allowed })
 }
 
-/// From its first to its last sample; where there are none the timed pass.
+/// From its first to its last sample, without windows; where there are no samples the timed pass.
 fn lasted_s(profile: &Profile) -> Option<f64> {
     let times = || profile.samples.iter().map(|sample| sample.t_s);
     let first = times().reduce(f64::min);
+    let of_passes = |kind: &'static str| profile.run.passes.iter().filter(move |p| p.kind == kind).map(|p| p.wall_s);
     match first.zip(times().reduce(f64::max)) {
-        Some((first, last)) => Some(last - first + profile.samples[0].weight_s),
-        None => profile.run.passes.iter().filter(|p| p.kind == "timed").map(|p| p.wall_s).reduce(f64::max),
+        Some((first, last)) => Some(last - first + profile.samples[0].weight_s - of_passes("windows").sum::<f64>()),
+        None => of_passes("timed").reduce(f64::max),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::run::Pass;
     use crate::profile::{Function, ProfileSample};
 
     #[test]
@@ -52,6 +54,10 @@ mod tests {
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
         let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");
         assert!((used.used - 1.5).abs() < 1e-9 && used.allowed == 4, "{used:?}");
+        let mut visited = profile(vec![sample(3.99), sample(1.0)]);
+        visited.run.passes.push(Pass { kind: "windows".into(), wall_s: 1.0, ..Pass::default() });
+        let used = super::of(&visited).expect("sampled").used;
+        assert!((used - 1.5).abs() < 1e-9, "{used}: windows have no samples");
         let mut short = profile(vec![sample(2.99), sample(1.0)]);
         short.run.warnings.push(crate::profile::run::Warning::new(TOO_FEW_SAMPLES_CODE, "2 samples", "", ""));
         assert_eq!(super::of(&short), None);

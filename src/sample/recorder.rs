@@ -268,6 +268,7 @@ impl Recorder {
             clock_source: None,
             page_faults: ending.page_faults,
             part: None,
+            apart: Vec::new(),
             blocked_missing: ending.blocked_missing,
             marks: self.marks.finish(wall_s),
             warnings,

@@ -32,6 +32,7 @@ pub fn without_windows(mut timed: TimedEvidence, windows: &[Window], off: &[(u64
     };
     timed.samples.retain(|sample| !is_apart(sample.t_s));
     timed.on_cpu = timed.on_cpu.iter().flat_map(|stretch| cut(*stretch, &apart)).collect();
+    timed.apart = apart;
     timed
 }
 
