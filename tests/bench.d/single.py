@@ -16,13 +16,13 @@ import subprocess
 import sys
 import time
 
-PYTHON = "d = {}\nfor i in range(40_000_000): d[i % 1000] = d.get(i % 1000, 0) + i\nprint(sum(d.values()))"
-LUA = "local t = {} for i = 1, 220000000 do t[i % 1000] = (t[i % 1000] or 0) + i % 7 end print(t[5])"
-PERL = 'my %h; $h{$_ % 1000} .= $_ for 1..14000000; my $s = 0; $s += length for values %h; print "$s\\n"'
-SQL = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000000)
+PYTHON = "d = {}\nfor i in range(45_000_000): d[i % 1000] = d.get(i % 1000, 0) + i\nprint(sum(d.values()))"
+LUA = "local t = {} for i = 1, 350000000 do t[i % 1000] = (t[i % 1000] or 0) + i % 7 end print(t[5])"
+PERL = 'my $s = 0; for (1..5) { my %h; $h{$_ % 1000} .= $_ for 1..14000000; $s += length for values %h } print "$s\\n"'
+SQL = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 18000000)
 SELECT i % 17, count(*), sum(i * 7 % 1001) FROM n GROUP BY 1 ORDER BY 3;"""
-AWK = "BEGIN { for (i = 0; i < 20000000; i++) { a[i % 1000] += i * 3 % 17; s += length(i) } print s }"
-# The known kernels, and programs of Debian's packages.
+AWK = "BEGIN { for (i = 0; i < 50000000; i++) { a[i % 1000] += i * 3 % 17; s += length(i) } print s }"
+# The known kernels, and programs of Debian's packages: 5 s each on a fast host.
 PROGRAMS = {
     "recursion": ["./recursion"],
     "kernels": ["./kernels"],
@@ -31,7 +31,7 @@ PROGRAMS = {
     "perl": ["perl", "-e", PERL],
     "sqlite": ["sqlite3", ":memory:", SQL],
     "mawk": ["mawk", AWK],
-    "gzip": ["gzip", "-6", "-k", "-f", "lines"],
+    "gzip": ["gzip", "-6", "-c", "lines", "lines", "lines"],
     "xz": ["xz", "-2", "-T1", "-k", "-f", "lines"],
     "numpy": ["/usr/bin/python3", "algebra.py", "2500"],
 }
