@@ -333,27 +333,52 @@ fn a_program_that_ptrace_samples_runs_on_when_rprof_is_asked_to_leave() {
 }
 
 fn runs_on_when_rprof_is_asked_to_leave() {
-    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-        let sandbox = Sandbox::new();
-        let program = build(sandbox.path(), "mixed");
-        let arguments = ["--quiet", "--passes", "single", "--memory", "off", "-o", "r", "--", "sh", "-c"];
-        let script = format!("{} 2500 > ended; echo $? >> ended", program.display());
-        let mut rprof = sandbox.rprof(arguments.iter().map(|s| (*s).to_owned()).chain([script])).spawn().unwrap();
-        let ended = sandbox.path().join("ended");
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    for attempt in 0..times() / 4 {
+        let signal = if attempt % 4 == 3 { Signal::SIGHUP } else { Signal::SIGTERM };
+        let mut run = SingleRun::start(&sandbox, &program, attempt);
+        kill(Pid::from_raw(run.rprof.id() as i32), signal).unwrap();
+        assert_eq!(run.rprof.wait().unwrap().code(), Some(128 + signal as i32));
+        assert!(run.has_run_on(), "attempt {attempt}, {signal}");
+        assert!(run.folder.join("profile.json").exists());
+    }
+    println!("asked to leave: the program ran on in {0} of {0} runs", times() / 4);
+}
+
+/// rprof in a single run of a program, at one of its moments.
+struct SingleRun {
+    rprof: Child,
+    /// What the program prints, and its status.
+    ended: PathBuf,
+    folder: PathBuf,
+}
+
+impl SingleRun {
+    /// Each `attempt` is at another moment.
+    fn start(sandbox: &Sandbox, program: &Path, attempt: usize) -> SingleRun {
+        let [ended, folder] = ["ended", "r"].map(|name| sandbox.path().join(format!("{name}{attempt}")));
+        let script = format!("{} 900 > {ended}; echo $? >> {ended}", program.display(), ended = ended.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
+        command.current_dir(sandbox.path()).stdin(Stdio::null()).stderr(Stdio::null());
+        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        command.args(["--quiet", "--passes", "single", "--memory", "off", "--budget", "50%", "-o"]).arg(&folder);
+        let rprof = command.args(["--", "sh", "-c", &script]).spawn().unwrap();
         while !ended.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        std::thread::sleep(Duration::from_millis(700));
-        kill(Pid::from_raw(rprof.id() as i32), signal).unwrap();
-        assert_eq!(rprof.wait().unwrap().code(), Some(128 + signal as i32));
-        for _ in 0..1000 {
-            if std::fs::read_to_string(&ended).unwrap().ends_with("\n3\n") {
-                break;
-            }
+        std::thread::sleep(Duration::from_millis(100 + 37 * attempt as u64 % 600));
+        SingleRun { rprof, ended, folder }
+    }
+
+    /// Whether the program came to its own end, with its own output.
+    fn has_run_on(&self) -> bool {
+        let ended = || std::fs::read_to_string(&self.ended).unwrap();
+        let in_time = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
-        }
-        assert!(std::fs::read_to_string(&ended).unwrap().ends_with(" 1\n3\n"), "{signal}");
-        assert!(sandbox.path().join("r/profile.json").exists());
+            ended().ends_with("\n3\n")
+        });
+        in_time && ended().ends_with(" 1\n3\n")
     }
 }
 
@@ -372,28 +397,12 @@ fn runs_on_when_rprof_is_killed() {
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "mixed");
     for attempt in 0..times() / 4 {
-        let ended = sandbox.path().join(format!("ended{attempt}"));
-        let script = format!("{} 900 > {ended}; echo $? >> {ended}", program.display(), ended = ended.display());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_rprof"));
-        command.current_dir(sandbox.path()).stdin(Stdio::null()).stderr(Stdio::null());
-        command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-        let arguments =
-            ["--quiet", "--passes", "single", "--memory", "off", "--budget", "50%", "--", "sh", "-c", &script];
-        let mut rprof = command.args(arguments).spawn().unwrap();
-        while !ended.exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        std::thread::sleep(Duration::from_millis(100 + 37 * attempt as u64 % 600));
-        rprof.kill().unwrap();
-        rprof.wait().unwrap();
-        for _ in 0..1000 {
-            if std::fs::read_to_string(&ended).unwrap().ends_with("\n3\n") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert!(std::fs::read_to_string(&ended).unwrap().ends_with(" 1\n3\n"), "attempt {attempt}");
+        let mut run = SingleRun::start(&sandbox, &program, attempt);
+        run.rprof.kill().unwrap();
+        run.rprof.wait().unwrap();
+        assert!(run.has_run_on(), "attempt {attempt}");
     }
+    println!("killed: the program ran on in {0} of {0} runs", times() / 4);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 """Prints what the single pass costs and how far its counts are from exact ones: single.py RPROF ROUNDS, in the folder of the programs (see single.sh)
 
-Cost: elapsed time under --passes single, --passes timed and perf record over the native run just before; medians over the rounds.
+Cost: elapsed time under --passes single, --passes timed, both passes (--passes both) and perf record over the native run just before; medians over
+the rounds.
 Truth: figures of each function with 5 % of the time, over those of the counted pass, by program: their geometric mean, the furthest, and how many of the
 stated 95 % intervals hold the exact figure. The host's neighbours change the speed of a program from second to second, natively, too (the bench prints the spread
 of native runs): means over rounds say more than one of them.
@@ -68,14 +69,15 @@ def profiled(passes, command):
 
 
 def wall_s(profile):
-    """Elapsed seconds of the program itself: without rprof's ceilings and its report."""
-    return next(p["wall_s"] for p in profile["run"]["passes"] if p["kind"] == "timed")
+    """Elapsed seconds of the program itself, in all runs: without rprof's ceilings and its report."""
+    return sum(p["wall_s"] for p in profile["run"]["passes"] if p["kind"] in ("timed", "counted"))
 
 
 def cost(programs):
     tools = {
         "single": lambda command: wall_s(profiled("single", command)),
         "timed": lambda command: wall_s(profiled("timed", command)),
+        "two runs": lambda command: wall_s(profiled("both", command)),
     }
     if shutil.which("perf"):
         tools["perf record"] = lambda command: run(["perf", "record", "-q", "-e", "cpu-clock", "-g", "-o", "perf.data", "--", *command])
