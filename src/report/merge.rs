@@ -42,7 +42,7 @@ pub fn merge(mut profiles: Vec<Profile>, partial: bool) -> Result<Profile, Merge
 pub fn merge_ranks(profiles: Vec<Profile>, functions: Functions, partial: bool) -> Result<Profile, MergeError> {
     let (arrangement, missing) = jobs::arrangement(&profiles, partial)?;
     if arrangement != functions.arrangement {
-        return Err(MergeError::Mixed);
+        return Err(MergeError::NoRanks);
     }
     put_together(profiles, functions, missing)
 }

@@ -29,9 +29,12 @@ pub enum MergeError {
         /// How many jobs.
         jobs: usize,
     },
-    /// Ranks ran different programs.
+    /// Some are of ranks, some are not.
     #[error("ranks and runs without a rank are mixed: give either the ranks of one job or runs of one program")]
     Mixed,
+    /// None is of a rank, although they lie in the folder of a job.
+    #[error("no profile in this folder is that of a rank: name the profiles to put runs of one program together")]
+    NoRanks,
     /// Some ranks are not there.
     #[error("of {ranks} ranks {missing} {} missing: {}; --partial merges the others", verb(*missing), list(first))]
     Missing {
