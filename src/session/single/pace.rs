@@ -14,6 +14,8 @@ const GROWS_FROM_S: f64 = 0.1;
 const LEAST_GAP_S: f64 = 0.025;
 /// The budget of this much run time may be spent in advance, so that short programs are seen at all.
 const ADVANCE_S: f64 = 0.6;
+/// Part of the budget that is not spent: prices are estimates, and caches are cold after a visit, too.
+const KEPT_BACK: f64 = 0.15;
 /// In the course of these seconds the advance is paid back.
 const PAID_BACK_S: f64 = 5.0;
 /// Part of a window's work that its caches cost: they are cold after a stop, and hold rprof's counters, too.
@@ -50,7 +52,7 @@ impl Pace {
     /// sampler takes the rest. `seed` makes the schedule.
     pub fn new(budget: f64, whole: f64, seed: u64) -> Self {
         let mut pace = Pace {
-            budget,
+            budget: (1.0 - KEPT_BACK) * budget,
             advance_s: ADVANCE_S * whole,
             paid_s: 0.0,
             paid_for_addresses_s: 0.0,
@@ -162,7 +164,7 @@ mod tests {
         for seconds in [5.0, 100.0] {
             let (visits, paid_s) = run(0.05, seconds);
             assert!(visits.len() as f64 > 5.0 * seconds, "{}", visits.len());
-            assert!((0.9..=1.04).contains(&(paid_s / (0.05 * seconds))), "{paid_s} of {seconds}");
+            assert!((0.78..=0.9).contains(&(paid_s / (0.05 * seconds))), "{paid_s} of {seconds}");
         }
     }
 
