@@ -208,7 +208,7 @@ impl Placing {
         self.gathering.go_on(cache, contexts)
     }
 
-    /// Plans a relayout from the counters of threads, those in the contexts `of`; later, if all these threads stand still.
+    /// Plans a relayout from the counters of threads, those in the contexts `of`; later, if these threads hardly move.
     pub fn plan(
         &mut self,
         cache: &mut CodeCache,
@@ -217,8 +217,8 @@ impl Placing {
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
-        let moved = look_where_jumps_go(cache, contexts, (&counts, &of), self.settings.worth);
-        if !moved && self.put_off < MOST_PUT_OFF {
+        let seen = look_where_jumps_go(cache, contexts, (&counts, &of), self.settings.worth);
+        if !seen && self.put_off < MOST_PUT_OFF {
             self.put_off += 1;
             self.due = now + self.settings.after;
             return;

@@ -10,11 +10,14 @@ use crate::instrument::translator::code_cache::version::Version;
 use crate::tracee::address::Address;
 
 /// Number of reads of a jump's last target, and the pause between them: not a multiple of the duration of a loop's pass.
-const LOOKS: usize = 8;
+const LOOKS: usize = 16;
 const PAUSE: Duration = Duration::from_micros(30);
 /// Of these reads, so many must find a jump that was executed since the one before: the target of a thread that waits would always
-/// pass for usual, and each call of another one would miss the return predictor.
-const LEAST: usize = 3;
+/// pass for usual. With a wrong one, each call of another target misses the return predictor (`perl` takes twice as long), so chance must
+/// not choose it either: a jump that goes one way in a third of the cases passes once in a thousand times.
+const LEAST: usize = 6;
+/// After so many reads without any jump executed, all threads wait.
+const STILL: usize = 3;
 
 /// A jump whose target is recorded.
 #[derive(Debug)]
@@ -30,7 +33,9 @@ struct Site {
 }
 
 impl Site {
-    fn look(&mut self, all: &Contexts, of: &[u32]) {
+    /// Whether it was executed since the last look.
+    fn look(&mut self, all: &Contexts, of: &[u32]) -> bool {
+        let seen = self.seen.len();
         let (counter, target) = (layout::counter(self.slots.0), layout::counter(self.slots.1));
         for (before, &context) in self.before.iter_mut().zip(of) {
             let executed = all.get(context, counter);
@@ -38,18 +43,19 @@ impl Site {
                 self.seen.push(all.get(context, target));
             }
         }
+        self.seen.len() > seen
     }
 
-    /// The target of at least three quarters of the looks.
+    /// The target of at least seven eighths of the looks.
     fn usual(&self) -> Option<Address> {
         let times = |target: &u64| self.seen.iter().filter(|at| *at == target).count();
         let most = self.seen.iter().copied().max_by_key(times)?;
-        (self.seen.len() >= LEAST && times(&most) * 4 >= self.seen.len() * 3).then(|| Address::new(most))
+        (self.seen.len() >= LEAST && times(&most) * 8 >= self.seen.len() * 7).then(|| Address::new(most))
     }
 }
 
 /// Samples the targets of those jumps whose blocks have been executed `worth` times by `counts`, in the threads of the contexts `of`; whether
-/// any jump was executed meanwhile, or there is none.
+/// that sufficed for any of them, or there is none.
 pub(crate) fn look_where_jumps_go(
     cache: &mut CodeCache,
     all: &Contexts,
@@ -70,16 +76,21 @@ pub(crate) fn look_where_jumps_go(
     if sites.is_empty() {
         return true;
     }
+    let mut still = 0;
     for _ in 0..LOOKS {
         std::thread::sleep(PAUSE);
-        sites.iter_mut().for_each(|site| site.look(all, of));
+        let moved = sites.iter_mut().map(|site| site.look(all, of)).fold(false, |any, moved| any | moved);
+        still = if moved { 0 } else { still + 1 };
+        if still == STILL {
+            break;
+        }
     }
     for site in &sites {
         if let Some(target) = site.usual().filter(|at| cache.find(Version::Plain, *at).is_some()) {
             cache.usual.learn(site.start, target);
         }
     }
-    sites.iter().any(|site| !site.seen.is_empty())
+    sites.iter().any(|site| site.seen.len() >= LEAST)
 }
 
 #[cfg(test)]
@@ -92,9 +103,9 @@ mod tests {
             let seen = seen.to_vec();
             Site { start: Address::new(1), slots: (0, 1), before: Vec::new(), seen }.usual().map(Address::get)
         };
-        assert_eq!(usual(&[5, 5, 7, 5]), Some(5));
-        assert_eq!(usual(&[5, 5, 7]), None, "two of three");
-        assert_eq!(usual(&[5, 5]), None, "too few looks");
+        assert_eq!(usual(&[5, 5, 7, 5, 5, 5, 5, 5]), Some(5));
+        assert_eq!(usual(&[5, 5, 7, 5, 5, 5]), None, "five of six");
+        assert_eq!(usual(&[5, 5, 5, 5, 5]), None, "too few looks");
         assert_eq!(usual(&[]), None);
     }
 }
