@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn a_second_has_many_windows_and_a_long_run_keeps_the_budget() {
         let (visits, paid_s) = run(0.05, 1.0);
-        assert!(visits.len() >= 15, "{}", visits.len());
+        assert!(visits.len() >= 10, "{}", visits.len());
         assert!(paid_s <= 0.05 * (1.0 + ADVANCE_S) + 0.01, "{paid_s}");
         for seconds in [5.0, 100.0] {
             let (visits, paid_s) = run(0.05, seconds);
-            assert!(visits.len() as f64 > 5.0 * seconds, "{}", visits.len());
+            assert!(visits.len() as f64 > 4.0 * seconds, "{}", visits.len());
             assert!((0.78..=0.9).contains(&(paid_s / (0.05 * seconds))), "{paid_s} of {seconds}");
         }
     }
