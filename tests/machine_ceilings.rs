@@ -279,7 +279,7 @@ fn memory_that_has_become_slower_is_measured_again_or_marked() {
         let before = machine.ceilings.iter().find(|c| c.is_same(ceiling)).and_then(|c| c.value);
         let Some((value, before)) = ceiling.value.zip(before) else { continue };
         let is_kept = (value / before - 10.0).abs() < 1e-9;
-        // Such a figure may also contradict the caches', which is the reason then; its interval tells that the memory changed.
+        // Such a figure may also contradict the caches', which is the reason then; its interval shows that the memory changed.
         let reaches_down = ceiling.spread.is_some_and(|spread| spread > 0.5);
         let why = |r: &str| {
             r.starts_with("measured before the memory changed") || r.ends_with("which cannot be") && reaches_down

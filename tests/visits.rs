@@ -349,7 +349,7 @@ fn runs_on_when_rprof_is_asked_to_leave() {
 /// rprof in a single run of a program, at one of its moments.
 struct SingleRun {
     rprof: Child,
-    /// What the program prints, and its status.
+    /// The program's output and its status.
     ended: PathBuf,
     folder: PathBuf,
 }

@@ -11,7 +11,7 @@ use crate::profile::evidence::windows::Window;
 /// Windows are divided into this many groups, each of which is left out once to see how much the figures depend on it.
 const GROUPS: usize = 16;
 /// The relative error of the part of a window's time that its cold caches take: `xz` executed 15 % less there.
-const COLD_CACHES: f64 = 0.1;
+const COLD_CACHES_ERROR: f64 = 0.1;
 /// The error of the price of counting, over the price.
 const PRICE_ERROR: f64 = 1.0;
 /// Windows at speed suffice if the functions in them have this share of the native time of all that any window met.
@@ -56,7 +56,7 @@ impl<'w> TimingWindows<'w> {
         let of_all = price(work_s.iter().sum(), windows.iter().map(|w| w.work_s()).sum());
         let by_window: Vec<f64> =
             windows.iter().zip(&work_s).map(|(w, native_s)| price(*native_s, w.work_s())).collect();
-        let error = |price: f64| haste + COLD_CACHES + PRICE_ERROR * price;
+        let error = |price: f64| haste + COLD_CACHES_ERROR + PRICE_ERROR * price;
         let of_functions = prices(&instructions, &by_window).into_iter();
         let speed_errors = of_functions.map(|(id, price)| (id, error(price))).collect();
         TimingWindows { speed_error: error(of_all), speed_errors, ..Self::new(windows, instructions, work_s, native_s) }
@@ -79,7 +79,7 @@ impl<'w> TimingWindows<'w> {
         };
         let replicates = if groups < 2 { Vec::new() } else { (0..groups).map(without).collect() };
         let attributed = attribute(native_s, &instructions, &work_s);
-        TimingWindows { windows, attributed, replicates, speed_error: COLD_CACHES, speed_errors: HashMap::new() }
+        TimingWindows { windows, attributed, replicates, speed_error: COLD_CACHES_ERROR, speed_errors: HashMap::new() }
     }
 
     /// How far the speed of a function in windows can be from the native one, relative.

@@ -25,7 +25,7 @@ const CLOCK_HZ: f64 = 3e9;
 /// Part of a window with addresses in which the program gets nowhere: it does a half to a thirtieth of its native work (ten programs
 /// on one Zen 5 host).
 const LOST_TO_ADDRESSES: f64 = 0.9;
-/// What the first visits may cost, without addresses and with them.
+/// Assumed cost of the first visits, without addresses and with them.
 const FIRST_COST_S: [f64; 2] = [0.002, 0.015];
 /// Of visits at most one in so many records addresses.
 const WITH_ADDRESSES: u32 = 4;
@@ -43,7 +43,7 @@ pub struct Pace {
     last_cost_s: [f64; 2],
     next_s: f64,
     /// Visits since the last one with addresses.
-    visits: u32,
+    since_addresses: u32,
     seed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Pace {
             last_cost_s: FIRST_COST_S,
             next_s: 0.0,
             // The second one has addresses.
-            visits: WITH_ADDRESSES - 2,
+            since_addresses: WITH_ADDRESSES - 2,
             seed,
         };
         pace.next_s = LEAST_GAP_S * pace.random();
@@ -84,7 +84,7 @@ impl Pace {
 
     /// Whether the next visit records addresses: these cost at most about half of all.
     pub fn records_addresses(&self) -> bool {
-        self.visits + 1 >= WITH_ADDRESSES && 2.0 * self.paid_for_addresses_s <= self.paid_s
+        self.since_addresses + 1 >= WITH_ADDRESSES && 2.0 * self.paid_for_addresses_s <= self.paid_s
     }
 
     /// A `visit` ended at `now_s`.
@@ -94,9 +94,9 @@ impl Pace {
         self.last_cost_s[usize::from(visit.with_addresses)] = cost_s;
         if visit.with_addresses {
             self.paid_for_addresses_s += cost_s;
-            self.visits = 0;
+            self.since_addresses = 0;
         } else {
-            self.visits += 1;
+            self.since_addresses += 1;
         }
         // The next one may cost as much as the last of its kind.
         let next_cost_s = self.last_cost_s[usize::from(self.records_addresses())];

@@ -120,7 +120,7 @@ pub struct Placing {
     hot: usize,
     /// Memory to move to huge pages.
     gathering: Gathering,
-    /// How often the present plan was put off, since all threads stood still.
+    /// How often the present plan was put off, since too few jumps were seen.
     put_off: u32,
 }
 

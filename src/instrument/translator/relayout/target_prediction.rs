@@ -79,7 +79,10 @@ pub(crate) fn look_where_jumps_go(
     let mut still = 0;
     for _ in 0..LOOKS {
         std::thread::sleep(PAUSE);
-        let moved = sites.iter_mut().map(|site| site.look(all, of)).fold(false, |any, moved| any | moved);
+        let mut moved = false;
+        for site in &mut sites {
+            moved |= site.look(all, of);
+        }
         still = if moved { 0 } else { still + 1 };
         if still == STILL {
             break;
