@@ -5,6 +5,7 @@
 mod guests;
 
 use guests::{guest, guest_told, same};
+use rprof::tracee::affinity::{Kept, cpus_of};
 
 #[test]
 fn threads() {
@@ -15,6 +16,14 @@ fn threads() {
 fn processes() {
     // Each of three levels makes five.
     assert_eq!(guest("processes.c", &[]).evidence.threads.len(), 1 + 3 * 5);
+}
+
+/// As launchers of MPI programs bind them. rprof and the programs use the same CPU, so that each waits for the other to stop.
+#[test]
+fn on_a_single_cpu() {
+    let _kept = Kept::on(&cpus_of(nix::unistd::gettid())[..1]).unwrap();
+    assert_eq!(guest("processes.c", &[]).evidence.threads.len(), 1 + 3 * 5);
+    assert_eq!(guest("threads.c", &["-pthread"]).evidence.threads.len(), 3 * 64 + 2);
 }
 
 #[test]

@@ -31,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Interval between two looks while nobody asks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
-/// How long polling continues without a request in visits: the program needs the CPU more.
+/// The longest time that polling continues without a request in visits: the program needs the CPU more.
 const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);
 
 /// How a sleep ended.
@@ -110,7 +110,8 @@ impl Run {
             if self.is_over(deadline) {
                 return Ok(None);
             }
-            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.polling.patience.get() } {
+            let patience = self.polling.patience();
+            if active.elapsed() >= if self.visits { patience.min(PATIENCE_OF_VISITS) } else { patience } {
                 // In visits, the wake-up of the windows ends the wait in time.
                 if deadline.is_some() && !self.visits {
                     std::thread::sleep(BETWEEN_LOOKS);

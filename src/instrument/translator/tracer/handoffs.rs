@@ -28,10 +28,10 @@ pub struct Handoffs {
 }
 
 impl Handoffs {
-    /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
+    /// Starts with no handoffs. There is a worker for each CPU but the tracer's; see
     /// [`Translator`](crate::instrument::Translator) for `before`.
     pub fn new(pin: &CpuPin, before: Option<fn()>) -> Self {
-        let workers = Workers::new((pin.cpus() - 1).clamp(1, MOST), before);
+        let workers = Workers::new((pin.cpus() - 1).min(MOST), before);
         Handoffs { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
     }
 

@@ -3,7 +3,7 @@
 use std::hint::{black_box, spin_loop};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
@@ -30,6 +30,17 @@ impl Polling {
     /// Not begun yet.
     pub fn new(pin: CpuPin) -> Self {
         Polling { is_on: false, patience: SpinBudget::default(), turns: FairWait::default(), pin, polls: 0 }
+    }
+
+    /// Whether polling can answer a thread. On a single CPU it cannot: a thread that waits keeps that CPU from rprof, so that it has
+    /// to stop each time, and stops at once instead. Launchers of MPI programs bind each process to a core.
+    pub fn is_of_use(&self) -> bool {
+        self.pin.cpus() > 1
+    }
+
+    /// How long polling continues without a request.
+    pub fn patience(&self) -> Duration {
+        if self.is_of_use() { self.patience.get() } else { Duration::ZERO }
     }
 
     /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
@@ -65,4 +76,24 @@ pub fn poll_s() -> f64 {
         measured.fold(f64::INFINITY, f64::min)
     });
     *SECONDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracee::affinity::{Kept, cpus_of};
+
+    #[test]
+    fn a_single_cpu_is_not_polled_on() {
+        std::thread::spawn(|| {
+            let cpus = cpus_of(nix::unistd::gettid());
+            assert_eq!(Polling::new(CpuPin::new()).is_of_use(), cpus.len() > 1);
+            let _kept = Kept::on(&cpus[..1]).unwrap();
+            let polling = Polling::new(CpuPin::new());
+            assert!(!polling.is_of_use());
+            assert_eq!(polling.patience(), Duration::ZERO);
+        })
+        .join()
+        .unwrap();
+    }
 }

@@ -83,6 +83,7 @@ impl Run {
     }
 
     pub fn set_polling(&mut self, polling: bool) {
+        let polling = polling && self.polling.is_of_use();
         if self.polling.is_on != polling {
             self.polling.is_on = polling;
             self.program.address_spaces.values().for_each(|p| p.image.cache.borrow().set_polling(polling));
