@@ -177,13 +177,19 @@ impl Placing {
     }
 
     /// The increase of each counter since the last look.
+    fn recent(&self, counts: &[u64]) -> Vec<u64> {
+        let then = self.before.iter().copied().chain(std::iter::repeat(0));
+        // A thread that has ended took its counts along.
+        counts.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
+    }
+
+    /// As [`recent`](Self::recent); this is the last look from now on.
     fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
         self.due = now + self.interval;
         self.interval *= self.settings.longer;
-        let before = std::mem::replace(&mut self.before, counts);
-        let then = before.into_iter().chain(std::iter::repeat(0));
-        // A thread that has ended took its counts along.
-        self.before.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
+        let recent = self.recent(&counts);
+        self.before = counts;
+        recent
     }
 }
 
@@ -217,7 +223,7 @@ impl Placing {
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
-        let seen = look_where_jumps_go(cache, contexts, (&counts, &of), self.settings.worth);
+        let seen = look_where_jumps_go(cache, contexts, (&self.recent(&counts), &of), self.settings.worth);
         if !seen && self.put_off < MOST_PUT_OFF {
             self.put_off += 1;
             self.due = now + self.settings.after;

@@ -54,8 +54,8 @@ impl Site {
     }
 }
 
-/// Samples the targets of those jumps whose blocks have been executed `worth` times by `counts`, in the threads of the contexts `of`; whether
-/// that sufficed for any of them, or there is none.
+/// Samples the targets of those jumps whose blocks have been executed `worth` times by `counts` (since the last look: jumps of a phase that is
+/// over do not move), in the threads of the contexts `of`; whether that sufficed for any of them, or there is none.
 pub(crate) fn look_where_jumps_go(
     cache: &mut CodeCache,
     all: &Contexts,
