@@ -50,19 +50,23 @@ enum Tracing {
     Returned,
 }
 
+/// While it lives, the sampler does not wait for the end of the first process, so that its holder may.
+pub struct Reaping<'a>(MutexGuard<'a, Option<Reaped>>);
+
+impl Reaping<'_> {
+    /// The first process has ended, with this wait status and so many CPU seconds.
+    pub fn ended(&mut self, status: i32, cpu_s: f64) {
+        *self.0 = Some(Reaped::seen(status, cpu_s));
+    }
+}
+
 /// While it lives, the sampler does not wait for the program.
 pub struct Turn<'a> {
     gate: &'a Gate,
-    end: MutexGuard<'a, Option<Reaped>>,
+    /// The sampler does not wait for the end, either.
+    pub reaping: Reaping<'a>,
     /// How long threads were stopped so that the visit can trace them.
     pub stopped: Duration,
-}
-
-impl Turn<'_> {
-    /// The first process ended during the visit, with this wait status and so many CPU seconds.
-    pub fn ended(&mut self, status: i32, cpu_s: f64) {
-        *self.end = Some(Reaped::seen(status, cpu_s));
-    }
 }
 
 impl Drop for Turn<'_> {
@@ -92,7 +96,12 @@ impl Gate {
         }
         let stopped = if let Tracing::Lent(stopped) = *tracing { stopped } else { Duration::ZERO };
         drop(tracing);
-        Turn { gate: self, end: self.0.end.lock().unwrap_or_else(PoisonError::into_inner), stopped }
+        Turn { gate: self, reaping: self.reaping(), stopped }
+    }
+
+    /// For waits between two visits, for threads that stopped too late to be taken.
+    pub fn reaping(&self) -> Reaping<'_> {
+        Reaping(self.0.end.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether the first process executes the program.
@@ -193,6 +202,21 @@ mod tests {
             gate.pause();
         }
         assert_eq!((lent, visit.join().unwrap()), (vec![Pid::from_raw(7)], Duration::from_millis(3)));
+    }
+
+    #[test]
+    fn an_end_that_a_visit_saw_is_the_sampler_s() {
+        // No child of ours: a wait of the sampler's own would fail.
+        let nobody = Pid::from_raw(1);
+        let gate = Gate::default();
+        let mut reaping = gate.reaping();
+        assert!(gate.try_reap(nobody).unwrap().is_none(), "somebody else waits for it");
+        reaping.ended(7 << 8, 0.5);
+        drop(reaping);
+        let reaped = gate.try_reap(nobody).unwrap().unwrap();
+        assert_eq!((reaped.status.code(), reaped.cpu_s), (Some(7), 0.5));
+        assert!(gate.is_over());
+        assert!(gate.try_reap(nobody).is_err());
     }
 
     #[test]

@@ -58,7 +58,7 @@ use crate::tracee::foreground::Foreground;
 use crate::tracee::launch::Gated;
 
 pub use error::SampleError;
-pub use gate::{Gate, Turn};
+pub use gate::{Gate, Reaping, Turn};
 
 /// Samples per second, unless they cost too much or the user asks for another rate.
 pub const USUAL_HZ: f64 = 1000.0;

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::Counted;
-use crate::instrument::translator::visits::{Refused, Visitor};
+use crate::instrument::translator::visits::{Ended, Refused, Visitor};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
-use crate::sample::{Gate, USUAL_SHARE};
+use crate::sample::{Gate, Reaping, USUAL_SHARE};
 use crate::session::options::{CollectedPart, RunOptions};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
@@ -124,7 +124,9 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         let is_off = foreground::toggles() % 2 == 1 || !span.holds(begun.elapsed().as_secs_f64());
         off.note(is_off);
         if left_s > 0.0 || visitor.is_owed() || is_off {
-            visitor.settle();
+            if visitor.is_owed() {
+                settle(&mut visitor, gate.reaping(), first);
+            }
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
             continue;
         }
@@ -153,9 +155,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
                 resume_unwind(defect)
             }
         };
-        for ended in visit.ended.iter().filter(|ended| ended.pid == first) {
-            turn.ended(ended.status, ended.cpu_s);
-        }
+        note_end(&visit.ended, first, &mut turn.reaping);
         visit.stopped_s += turn.stopped.as_secs_f64();
         drop(turn);
         pace.paid(begun.elapsed().as_secs_f64(), &visit);
@@ -168,6 +168,18 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     let (counted, windows) = visitor.finish();
     off.note(false);
     Visited { counted, windows, refused, off: off.stretches, delay_s: pace.paid_s() }
+}
+
+/// Lets go of threads that stopped too late for a visit.
+fn settle(visitor: &mut Visitor, mut reaping: Reaping<'_>, first: Pid) {
+    note_end(&visitor.settle(), first, &mut reaping);
+}
+
+/// Hands the end of the `first` process to the sampler, if a visit saw it.
+fn note_end(ended: &[Ended], first: Pid, reaping: &mut Reaping<'_>) {
+    if let Some(end) = ended.iter().find(|ended| ended.pid == first) {
+        reaping.ended(end.status, end.cpu_s);
+    }
 }
 
 /// The part of `budget` that a sampler by ptrace may take: windows have the rest, at least half. Without windows it has its usual share.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::Visitor;
+use super::{Ended, Visitor};
 use crate::tracee::proc_status::{is_traced_by_us, read_blocking_call, read_name, read_status, threads_of};
 use crate::tracee::restarts::{is_ended_by_stops, is_interrupted};
 use crate::tracee::thread::{Running, Stopped, TraceError};
@@ -126,19 +126,24 @@ impl Visitor {
         }
     }
 
-    /// Lets go of threads that stopped too late to be taken. Call it every few milliseconds while [`is_owed`](Self::is_owed).
-    pub fn settle(&mut self) {
+    /// Lets go of threads that stopped too late to be taken; returns those that have ended instead, whose end nobody else of rprof will
+    /// see. Call it every few milliseconds while [`is_owed`](Self::is_owed).
+    pub fn settle(&mut self) -> Vec<Ended> {
+        let mut ended = Vec::new();
         let late: Vec<Pid> = self.late.iter().copied().collect();
         for tid in late {
             match wait_for(tid, false) {
                 None if Errno::last() != Errno::ECHILD && read_status(tid).is_ok_and(|s| s.tracer != 0) => continue,
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => drop(stopped.detach(signal)),
                 Some(Event::Stopped(stopped, _)) => release(stopped),
-                Some(event @ Event::Ended(..)) => self.run.program.backlog.push_back(event),
+                Some(Event::Ended(pid, status, cpu_s)) => {
+                    ended.push(Ended { pid, status, cpu_s: cpu_s.unwrap_or(0.0) });
+                }
                 None => {}
             }
             self.late.remove(&tid);
         }
+        ended
     }
 
     /// Whether threads that were asked to stop have not stopped yet.

@@ -241,7 +241,8 @@ impl Visitor {
                 Event::Ended(tid, status, cpu_s) => {
                     let pid = self.run.program.threads.get(&tid).map(|t| t.pid);
                     self.run.ended(tid);
-                    if pid == Some(tid) {
+                    // A process of which no thread was taken has its first thread's number.
+                    if pid.is_none_or(|pid| pid == tid) {
                         visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
                     }
                 }
