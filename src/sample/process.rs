@@ -9,12 +9,12 @@ use framehop::{Module, Unwinder as _};
 use nix::unistd::Pid;
 
 use crate::profile::code::CodeRef;
+use crate::tracee::clock::own_cpu_time;
 use crate::tracee::copied_text;
 use crate::tracee::image::Image;
 use crate::tracee::maps::{Mapping as Map, read_maps};
 
 use super::modules::{Found, MappedFile, Modules};
-use super::reap::own_cpu_time;
 use super::unwind::Tables;
 
 /// rprof reads a process's map anew for at most one part in this many of the time after a reading that found nothing new, …

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::Duration;
 
 use nix::unistd::Pid;
 
@@ -78,9 +77,4 @@ impl Reaped {
         let page_faults = Some((usage.ru_minflt.max(0) as u64, usage.ru_majflt.max(0) as u64));
         Reaped { status: ExitStatus::from_raw(status), cpu_s: user_s + system_s, user_s, page_faults }
     }
-}
-
-/// Processor time of the calling thread.
-pub(super) fn own_cpu_time() -> Duration {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -1,12 +1,17 @@
 //! The clock that the evidence of all passes shares.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
 /// Now, in nanoseconds of CLOCK_MONOTONIC.
 pub fn monotonic_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+}
+
+/// Processor time of the calling thread.
+pub fn own_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// The processor's time stamp counter against CLOCK_MONOTONIC, from the moment at which it was made.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::sample::reap::{Reaped, own_cpu_time};
+use crate::sample::reap::Reaped;
 use crate::sample::recorder::{Observation, Recorder};
 use crate::sample::survivors::is_alive;
 use crate::sample::unwind::StackTop;
@@ -30,7 +30,7 @@ use super::tracer_cpu::TracerCpus;
 use super::wait::{Waited, wait};
 use crate::sample::context::Context;
 use crate::sample::thread_files::Activity;
-use crate::tracee::clock::monotonic_ns;
+use crate::tracee::clock::{monotonic_ns, own_cpu_time};
 
 /// Time between two samples of a blocked thread.
 const BLOCKED_EVERY_NS: u64 = 20_000_000;

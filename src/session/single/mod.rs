@@ -7,12 +7,13 @@
 //!
 //! A sampler that traces the program (by ptrace) lends it for each visit.
 
+mod meeting;
 mod pace;
 mod tree;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::Pid;
 
@@ -30,7 +31,7 @@ use pace::Pace;
 use tree::Tree;
 
 /// Longest time between two looks at whether the program has ended.
-const LOOK: Duration = Duration::from_millis(2);
+const LOOK: Duration = Duration::from_millis(5);
 /// After so many visits in a row that could take nothing though the program used CPU time, visits become rare.
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
@@ -101,6 +102,7 @@ pub enum Program {
 
 fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
     let visitor = Visitor::new(sinks.accesses, sinks.bursts);
+    let is_rank = matches!(first, Program::Child { launched: Some(_), .. });
     let (first, mut visitor) = match first {
         Program::Child { pid, launched: Some(rank) } => (pid, visitor.of_a_child().of_rank(rank)),
         Program::Child { pid, launched: None } => (pid, visitor.of_a_child()),
@@ -116,6 +118,9 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     let begun = Instant::now();
     let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { PERF_SHARE.min(budget / 2.0) };
     let mut pace = Pace::new(budget - of_sampler, budget, monotonic_ns());
+    if is_rank && let Ok(began) = SystemTime::now().duration_since(UNIX_EPOCH) {
+        pace = pace.of_rank(began.as_secs_f64());
+    }
     let mut tree = Tree::new(first);
     let mut off = Off::default();
     let mut in_vain = 0;

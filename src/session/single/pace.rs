@@ -1,9 +1,13 @@
 //! When the program is visited, and for how long: at random, so that no period of the program's is met at one place only, and no
 //! more than the budget allows.
+//!
+//! Ranks of a job wait for each other, so that each would pay for the visits of all. They are visited together, at instants that all of
+//! them know ([`meeting`](crate::session::single::meeting)).
 
 use std::time::Duration;
 
 use crate::instrument::translator::visits::Visit;
+use crate::session::single::meeting::{meeting_s, scrambled, unit_interval};
 
 /// The first windows are short, so that a short program has many.
 const SHORTEST_S: f64 = 0.002;
@@ -27,6 +31,8 @@ const CLOCK_HZ: f64 = 3e9;
 const LOST_TO_ADDRESSES: f64 = 0.9;
 /// Assumed cost of the first visits, without addresses and with them.
 const FIRST_COST_S: [f64; 2] = [0.002, 0.015];
+/// Mean distances of visits by which a rank's payments may exceed the budget before it keeps away from a meeting.
+const MOST_BEHIND: f64 = 2.0;
 /// Of visits at most one in so many records addresses.
 const WITH_ADDRESSES: u32 = 4;
 
@@ -45,6 +51,10 @@ pub struct Pace {
     /// Visits since the last one with addresses.
     since_addresses: u32,
     seed: u64,
+    /// Number of visits.
+    visits: f64,
+    /// The time of day at which the program began, in seconds, if its visits are to be at the same time as those of other ranks.
+    met_since_s: Option<f64>,
 }
 
 impl Pace {
@@ -61,9 +71,17 @@ impl Pace {
             // The second one has addresses.
             since_addresses: WITH_ADDRESSES - 2,
             seed,
+            visits: 0.0,
+            met_since_s: None,
         };
         pace.next_s = LEAST_GAP_S * pace.random();
         pace
+    }
+
+    /// For a rank of a job, which began at `began_s`, the time of day in seconds.
+    pub fn of_rank(mut self, began_s: f64) -> Self {
+        self.met_since_s = Some(began_s);
+        self
     }
 
     /// When the next visit is due; never, for a budget of 0.
@@ -101,7 +119,16 @@ impl Pace {
         // The next one may cost as much as the last of its kind.
         let next_cost_s = self.last_cost_s[usize::from(self.records_addresses())];
         let gap_s = LEAST_GAP_S.max(self.affords_s(self.paid_s + next_cost_s) - now_s);
-        self.next_s = now_s + gap_s * (0.5 + self.random());
+        self.visits += 1.0;
+        self.next_s = match self.met_since_s {
+            None => now_s + gap_s * (0.5 + self.random()),
+            Some(began_s) => {
+                // Means differ less between ranks than what each has just paid.
+                let mean_s = if gap_s > LEAST_GAP_S { self.paid_s / self.visits / self.budget } else { LEAST_GAP_S };
+                let late_s = (gap_s - MOST_BEHIND * mean_s).max(0.0);
+                meeting_s(began_s + now_s + 0.5 * LEAST_GAP_S + late_s, mean_s.max(LEAST_GAP_S)) - began_s
+            }
+        };
     }
 
     /// When `cost_s` in all is what the budget allows.
@@ -115,13 +142,10 @@ impl Pace {
         self.next_s = self.next_s.max(now_s + LEAST_GAP_S.max(least_s) * (0.5 + self.random()));
     }
 
-    /// Uniform in 0..1 (splitmix64).
+    /// Uniform in 0..1.
     fn random(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        self.seed = self.seed.wrapping_add(1);
+        unit_interval(scrambled(self.seed))
     }
 }
 
@@ -132,7 +156,9 @@ fn cost_s(visit: &Visit) -> f64 {
     } else {
         (visit.waited_s + visit.extra_cycles / CLOCK_HZ + COLD_CACHES * visit.busy_s).min(visit.busy_s)
     };
-    visit.stopped_s + lost_s
+    // While rprof works on addresses, the program waits anyway.
+    let taken_s = if visit.with_addresses { (visit.taken_s - lost_s).max(0.0) } else { visit.taken_s };
+    visit.stopped_s + lost_s + taken_s
 }
 
 #[cfg(test)]
@@ -175,6 +201,30 @@ mod tests {
         let share = with.map(cost_s).sum::<f64>() / paid_s;
         assert!((0.4..0.55).contains(&share), "{share}");
         assert!(visits[1].with_addresses && !visits[0].with_addresses);
+    }
+
+    #[test]
+    fn ranks_are_visited_together() {
+        let visits_of = |seed: u64, cost: f64| {
+            let mut pace = Pace::new(0.05, 0.05, seed).of_rank(1.7e9);
+            let mut at = Vec::new();
+            while pace.next_s() < 60.0 {
+                let now_s = pace.next_s();
+                at.push(now_s);
+                let visit = Visit {
+                    stopped_s: cost,
+                    lasted_s: 0.01,
+                    with_addresses: pace.records_addresses(),
+                    ..Visit::default()
+                };
+                pace.paid(now_s + 0.01, &visit);
+            }
+            at
+        };
+        let (one, other) = (visits_of(1, 0.004), visits_of(2, 0.005));
+        let met = one.iter().filter(|at| other.iter().any(|other| (*other - **at).abs() < 1e-6)).count();
+        assert!(4 * met > 3 * other.len(), "{met} of {} and {}", one.len(), other.len());
+        assert!(one.len() > other.len() && other.len() > 200, "the budget is used: {} and {}", one.len(), other.len());
     }
 
     #[test]

@@ -303,22 +303,39 @@ pub struct HotnessPoll {
     /// Settings for new code caches.
     pub settings: PlacingSettings,
     /// Interrupts rprof's wait; without it, rprof looks when another event wakes it.
-    _wake_up: Option<WakeUp>,
+    wake_up: Option<WakeUp>,
 }
 
 impl HotnessPoll {
     /// Looks from now on, for code caches with these settings.
     pub fn new(settings: PlacingSettings) -> Self {
-        let mut wake_up = WakeUp::new().ok();
-        if wake_up.as_mut().is_some_and(|w| w.set(settings.after.min(LOOK)).is_err()) {
-            wake_up = None;
+        let mut poll = HotnessPoll { looked: Instant::now(), settings, wake_up: WakeUp::new().ok() };
+        poll.go_on();
+        poll
+    }
+
+    /// Looks again, after a [`rest`](Self::rest).
+    pub fn go_on(&mut self) {
+        let period = self.period();
+        if self.wake_up.as_mut().is_some_and(|timer| timer.set(period).is_err()) {
+            self.wake_up = None;
         }
-        HotnessPoll { looked: Instant::now(), settings, _wake_up: wake_up }
+    }
+
+    /// While no thread is in a code cache, nothing interrupts rprof.
+    pub fn rest(&mut self) {
+        // A timer that runs on costs time, no more.
+        let _ = self.wake_up.as_mut().map(WakeUp::rest);
+    }
+
+    /// Interval between two looks.
+    fn period(&self) -> Duration {
+        self.settings.after.min(LOOK)
     }
 
     /// Whether to look now; restarts the interval if so.
     pub fn is_time(&mut self, now: Instant) -> bool {
-        let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
+        let is_time = now.duration_since(self.looked) >= self.period();
         if is_time {
             self.looked = now;
         }

@@ -64,12 +64,7 @@ pub struct WindowSchedule {
 impl WindowSchedule {
     /// Nothing has run yet. `needed`: there is a sink of accesses or of bursts.
     pub fn new(needed: bool) -> Self {
-        // Without a timer phases end at the next stop or request.
-        let mut wake_up = if needed { WakeUp::new().ok() } else { None };
-        if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
-            wake_up = None;
-        }
-        WindowSchedule {
+        let mut schedule = WindowSchedule {
             wanted: Version::Opening,
             now_s: 0.0,
             since_s: 0.0,
@@ -81,8 +76,23 @@ impl WindowSchedule {
             peeked_s: 0.0,
             looked: Instant::now(),
             cpu_s: HashMap::new(),
-            wake_up,
+            wake_up: if needed { WakeUp::new().ok() } else { None },
+        };
+        schedule.wake();
+        schedule
+    }
+
+    fn wake(&mut self) {
+        // Without a timer phases end at the next stop or request.
+        if self.wake_up.as_mut().is_some_and(|timer| timer.set(LOOK).is_err()) {
+            self.wake_up = None;
         }
+    }
+
+    /// While no thread is in a code cache, nothing interrupts rprof.
+    pub fn rest(&mut self) {
+        // A timer that runs on costs time, no more.
+        let _ = self.wake_up.as_mut().map(WakeUp::rest);
     }
 
     /// Processor seconds of the program at the last look.
@@ -90,10 +100,11 @@ impl WindowSchedule {
         self.now_s
     }
 
-    /// Threads with these processor seconds run on after a stretch that is not to be counted.
+    /// Threads with these processor seconds run on after a stretch that is not to be counted; ends a [`rest`](Self::rest).
     pub fn go_on_with(&mut self, cpu_s: &HashMap<Pid, f64>) {
         self.cpu_s.clone_from(cpu_s);
         self.looked = Instant::now();
+        self.wake();
     }
 
     /// Whether a look is due; only with a sink.

@@ -35,7 +35,7 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::{Window, WindowThread, folded};
-use crate::tracee::clock::monotonic_ns;
+use crate::tracee::clock::{monotonic_ns, own_cpu_time};
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::wait::Event;
 use crate::tracee::wake_up::WakeUp;
@@ -91,6 +91,8 @@ pub struct Visit {
     pub waited_s: f64,
     /// Cycles that counting added.
     pub extra_cycles: f64,
+    /// CPU seconds of rprof's own beside the stops, where they are taken from the program: its threads, or other ranks, have all CPUs.
+    pub taken_s: f64,
     /// Addresses were recorded.
     pub with_addresses: bool,
     /// Processes that ended during the visit.
@@ -123,6 +125,8 @@ pub struct Visitor {
     alarm: Option<WakeUp>,
     /// Processes that trace others.
     tracers: Tracers,
+    /// The program is a rank of a job, which has a CPU for each.
+    is_rank: bool,
 }
 
 impl Visitor {
@@ -134,6 +138,7 @@ impl Visitor {
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
         let mut run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
         run.recorded.calls = CallRecorder::of_windows(None);
+        rest(&mut run);
         Visitor {
             run,
             ordinals: HashMap::new(),
@@ -146,6 +151,7 @@ impl Visitor {
             inherited_filters: 0,
             alarm: WakeUp::new().ok(),
             tracers: Tracers::default(),
+            is_rank: false,
         }
     }
 
@@ -158,13 +164,14 @@ impl Visitor {
     /// For a program that a launcher started as rank `rank` of `ranks`.
     pub fn of_rank(mut self, (rank, ranks): (u32, u32)) -> Self {
         self.run.recorded.calls = CallRecorder::of_windows(Some((rank, ranks)));
+        self.is_rank = true;
         self
     }
 
     /// Counts the processes `pids` for `length`, or with `addresses` until the sink of accesses has had a window of its own.
     /// Afterwards all their threads run natively.
     pub fn visit(&mut self, pids: &[Pid], length: Duration, addresses: bool) -> Visit {
-        let begun = Instant::now();
+        let (begun, own) = (Instant::now(), own_cpu_time());
         let mut visit = Visit::default();
         let begin_ns = monotonic_ns();
         self.with_addresses = addresses && self.open_window_of_sink();
@@ -176,6 +183,7 @@ impl Visitor {
         }
         let entered = Instant::now();
         self.run.recorded.samples.windows.go_on_with(&self.cpu_before);
+        self.run.looks.go_on();
         self.run.polling.polls = 0;
         if !self.run.program.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
@@ -187,6 +195,7 @@ impl Visitor {
         }
         let leaving = Instant::now();
         let threads = self.leave();
+        rest(&mut self.run);
         let end_ns = monotonic_ns();
         visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
         visit.lasted_s = (leaving - entered).as_secs_f64();
@@ -199,8 +208,12 @@ impl Visitor {
         visit.counted = !window.blocks.is_empty();
         (visit.waited_s, visit.extra_cycles) = (window.waited_s, window.extra_cycles);
         visit.with_addresses = window.addresses;
+        let is_crowded = self.is_rank || window.work_s() > (self.run.polling.pin.cpus() as f64 - 0.5) * visit.lasted_s;
         self.windows.push(window);
         self.windows = folded(std::mem::take(&mut self.windows), LEAST_WINDOWS);
+        if is_crowded {
+            visit.taken_s = ((own_cpu_time() - own).as_secs_f64() - visit.stopped_s).max(0.0);
+        }
         visit
     }
 
@@ -347,4 +360,10 @@ impl Visitor {
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);
         (Counted { status: 0, evidence, memory, bursts }, windows)
     }
+}
+
+/// Stops the timers of a run until the next window: between windows they would only take the program's CPU time.
+fn rest(run: &mut Run) {
+    run.looks.rest();
+    run.recorded.samples.windows.rest();
 }
