@@ -28,6 +28,7 @@ pub mod machine;
 pub mod memory;
 mod on_all_cpus;
 pub mod profile;
+mod random;
 pub mod replay;
 pub mod report;
 pub mod roofline;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::time::ClockId;
+use crate::tracee::clock::own_cpu_time;
 
 use super::error::DemoError;
 use super::host::{Host, pin};
@@ -105,7 +105,7 @@ impl<'a> Runnable<'a> {
         // SAFETY: prepare() made the arrays that this kernel's code walks in `iterations` steps; the code matches the
         // CPU (Kernel::code), follows the C calling convention and leaves all memory but its arrays alone.
         let call = |passes| unsafe { (self.code.entry)(a, b, c, iterations, passes) };
-        let (began, busy_before) = (Instant::now(), thread_time());
+        let (began, busy_before) = (Instant::now(), own_cpu_time());
         let checksum = match self.kernel.team {
             Team::One | Team::OneFree | Team::All => call(passes),
             Team::Uneven | Team::UnevenSpin => {
@@ -117,7 +117,7 @@ impl<'a> Runnable<'a> {
                 })
             }
         };
-        Ok(Part { began, ended: Instant::now(), busy: thread_time() - busy_before, checksum })
+        Ok(Part { began, ended: Instant::now(), busy: own_cpu_time() - busy_before, checksum })
     }
 
     /// Pins the calling thread and makes its data; yields the iterations of a pass.
@@ -162,9 +162,4 @@ struct Part {
     ended: Instant,
     busy: Duration,
     checksum: u64,
-}
-
-/// CPU time of the calling thread.
-fn thread_time() -> Duration {
-    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(Duration::from).unwrap_or_default()
 }

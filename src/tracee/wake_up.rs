@@ -69,3 +69,35 @@ impl WakeUp {
         Ok(self.timer.set(Expiration::OneShot(Duration::ZERO.into()), TimerSetTimeFlags::empty())?)
     }
 }
+
+/// Interrupts the thread that made it every `period`, except while it rests. Where the kernel has no timer for us, it never does.
+#[derive(Debug)]
+pub struct Ticks {
+    timer: Option<WakeUp>,
+    period: Duration,
+}
+
+impl Ticks {
+    /// It rests.
+    pub fn new(period: Duration) -> Ticks {
+        Ticks { timer: WakeUp::new().ok(), period }
+    }
+
+    /// Interrupts from now on.
+    pub fn go_on(&mut self) {
+        if self.timer.as_mut().is_some_and(|timer| timer.set(self.period).is_err()) {
+            self.timer = None;
+        }
+    }
+
+    /// Interrupts no more.
+    pub fn rest(&mut self) {
+        // A timer that runs on costs time, no more.
+        let _ = self.timer.as_mut().map(WakeUp::rest);
+    }
+
+    /// Whether there is a timer.
+    pub fn work(&self) -> bool {
+        self.timer.is_some()
+    }
+}

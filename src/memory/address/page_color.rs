@@ -8,9 +8,9 @@
 //! be decided from the virtual address alone.
 
 use crate::memory::caches::geometry::LINE_SHIFT;
-use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::{Line, PAGE_LINES_SHIFT};
 use crate::profile::evidence::memory::PAGE_FACTOR;
+use crate::random::mix;
 
 /// The low colour bits, which determine the class.
 const LOW: u64 = 0x1f;

@@ -2,10 +2,10 @@
 
 use crate::memory::address::mappings::{Found, Mappings};
 use crate::memory::attribution::tallies::Stratum;
-use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Owner;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{Allocation, DataEvidence, DataSample, SiteData};
+use crate::random::mix;
 
 /// Maximum samples of an owner in one stratum, halved if room is short.
 const EACH: usize = 1024;

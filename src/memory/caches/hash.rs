@@ -2,12 +2,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Spreads the bits of `x` over 64 bits (splitmix64's finaliser).
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+use crate::random::mix;
 
 /// For tables whose keys are numbers already.
 pub type Mixing = BuildHasherDefault<MixHasher>;

@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn a_random_walk_through_a_small_array_is_random() {
-        let walk = (0..100_000u64).map(|i| (crate::memory::caches::hash::mix(i) % 4096) * 64);
+        let walk = (0..100_000u64).map(|i| (crate::random::mix(i) % 4096) * 64);
         let [unit, _, random] = classes(walk);
         assert!(random > 95_000 && unit < 4_000, "{unit} {random}");
     }
 
     #[test]
     fn a_shuffle_is_random() {
-        let [unit, strided, random] = classes((0..10_000u64).map(|i| crate::memory::caches::hash::mix(i) >> 30));
+        let [unit, strided, random] = classes((0..10_000u64).map(|i| crate::random::mix(i) >> 30));
         assert!(random > 9_900 && unit + strided < 100, "{unit} {strided} {random}");
     }
 }

@@ -1,7 +1,7 @@
 //! The lines that were ever fetched, which separates compulsory misses from the others.
 
-use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Line;
+use crate::random::mix;
 
 /// Maximum slots of the page table, 64 MiB; seven eighths are used: 14 GiB of footprint.
 const MAX_SLOTS: usize = 1 << 22;

@@ -1,8 +1,8 @@
 //! A fully associative LRU cache of the same size beside the real one: misses of both are capacity misses, misses of the real one alone
 //! are conflict misses (Hill's 3C).
 
-use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Line;
+use crate::random::mix;
 
 const NIL: u32 = u32::MAX;
 

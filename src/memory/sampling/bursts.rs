@@ -5,7 +5,7 @@
 //! part. L1 is therefore sampled in time: now and then all accesses of all threads are collected for a short while; its lines, some
 //! hundreds, are warm again after a small part of it.
 
-use crate::memory::caches::hash::mix;
+use crate::random::mix;
 
 /// Accesses of one burst, each thread.
 const BURST: u64 = 16_384;

@@ -1,31 +1,20 @@
 //! Instants at random that all ranks of a job know without speaking to each other.
 
+use crate::random::{mix, unit_interval, word};
+
 /// Seconds of a step.
 const STEP_S: f64 = 0.025;
 
 /// The first instant from `from_s` on, the time of day in seconds, of those that lie `mean_s` apart on average. Instants that lie further apart
 /// are some of those that lie less far apart: ranks whose means are alike meet at nearly all of theirs.
 pub fn meeting_s(from_s: f64, mean_s: f64) -> f64 {
-    let chosen = |step: &u64| unit_interval(scrambled(*step)) * mean_s < STEP_S && at_s(*step) >= from_s;
+    let chosen = |step: &u64| unit_interval(word(*step)) * mean_s < STEP_S && at_s(*step) >= from_s;
     ((from_s / STEP_S) as u64..).find(chosen).map_or(from_s, at_s)
 }
 
 /// The instant of a step: anywhere in it, so that instants have no period.
 fn at_s(step: u64) -> f64 {
-    (step as f64 + unit_interval(scrambled(scrambled(step)))) * STEP_S
-}
-
-/// Another word for each word (splitmix64).
-pub fn scrambled(word: u64) -> u64 {
-    let mut z = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A word as a number in 0..1.
-pub fn unit_interval(word: u64) -> f64 {
-    (word >> 11) as f64 / (1u64 << 53) as f64
+    (step as f64 + unit_interval(mix(word(step)))) * STEP_S
 }
 
 #[cfg(test)]

@@ -102,12 +102,13 @@ pub enum Program {
 
 fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
     let visitor = Visitor::new(sinks.accesses, sinks.bursts);
-    let is_rank = matches!(first, Program::Child { launched: Some(_), .. });
-    let (first, mut visitor) = match first {
-        Program::Child { pid, launched: Some(rank) } => (pid, visitor.of_a_child().of_rank(rank)),
-        Program::Child { pid, launched: None } => (pid, visitor.of_a_child()),
-        Program::Found(pid) => (pid, visitor),
+    let (first, launched, mut visitor) = match first {
+        Program::Child { pid, launched } => (pid, launched, visitor.of_a_child()),
+        Program::Found(pid) => (pid, None, visitor),
     };
+    if let Some(rank) = launched {
+        visitor = visitor.of_rank(rank);
+    }
     while !gate.has_begun() && !gate.is_over() {
         std::thread::sleep(LOOK);
     }
@@ -118,7 +119,9 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     let begun = Instant::now();
     let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { PERF_SHARE.min(budget / 2.0) };
     let mut pace = Pace::new(budget - of_sampler, budget, monotonic_ns());
-    if is_rank && let Ok(began) = SystemTime::now().duration_since(UNIX_EPOCH) {
+    if launched.is_some()
+        && let Ok(began) = SystemTime::now().duration_since(UNIX_EPOCH)
+    {
         pace = pace.of_rank(began.as_secs_f64());
     }
     let mut tree = Tree::new(first);
@@ -130,7 +133,8 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         off.note(is_off);
         if left_s > 0.0 || visitor.is_owed() || is_off {
             if visitor.is_owed() {
-                settle(&mut visitor, gate.reaping(), first);
+                let mut reaping = gate.reaping();
+                note_end(&visitor.settle(), first, &mut reaping);
             }
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
             continue;
@@ -173,11 +177,6 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
     let (counted, windows) = visitor.finish();
     off.note(false);
     Visited { counted, windows, refused, off: off.stretches, delay_s: pace.paid_s() }
-}
-
-/// Lets go of threads that stopped too late for a visit.
-fn settle(visitor: &mut Visitor, mut reaping: Reaping<'_>, first: Pid) {
-    note_end(&visitor.settle(), first, &mut reaping);
 }
 
 /// Hands the end of the `first` process to the sampler, if a visit saw it.

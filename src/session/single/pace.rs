@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use crate::instrument::translator::visits::Visit;
-use crate::session::single::meeting::{meeting_s, scrambled, unit_interval};
+use crate::random::SplitMix;
+use crate::session::single::meeting::meeting_s;
 
 /// The first windows are short, so that a short program has many.
 const SHORTEST_S: f64 = 0.002;
@@ -50,7 +51,7 @@ pub struct Pace {
     next_s: f64,
     /// Visits since the last one with addresses.
     since_addresses: u32,
-    seed: u64,
+    random: SplitMix,
     /// Number of visits.
     visits: f64,
     /// The time of day at which the program began, in seconds, if its visits are to be at the same time as those of other ranks.
@@ -70,11 +71,11 @@ impl Pace {
             next_s: 0.0,
             // The second one has addresses.
             since_addresses: WITH_ADDRESSES - 2,
-            seed,
+            random: SplitMix::new(seed),
             visits: 0.0,
             met_since_s: None,
         };
-        pace.next_s = LEAST_GAP_S * pace.random();
+        pace.next_s = LEAST_GAP_S * pace.random.unit();
         pace
     }
 
@@ -121,9 +122,9 @@ impl Pace {
         let gap_s = LEAST_GAP_S.max(self.affords_s(self.paid_s + next_cost_s) - now_s);
         self.visits += 1.0;
         self.next_s = match self.met_since_s {
-            None => now_s + gap_s * (0.5 + self.random()),
+            None => now_s + gap_s * (0.5 + self.random.unit()),
             Some(began_s) => {
-                // Means differ less between ranks than what each has just paid.
+                // Means differ less between ranks than their last payments.
                 let mean_s = if gap_s > LEAST_GAP_S { self.paid_s / self.visits / self.budget } else { LEAST_GAP_S };
                 let late_s = (gap_s - MOST_BEHIND * mean_s).max(0.0);
                 meeting_s(began_s + now_s + 0.5 * LEAST_GAP_S + late_s, mean_s.max(LEAST_GAP_S)) - began_s
@@ -139,13 +140,7 @@ impl Pace {
 
     /// Nothing was to be visited at `now_s`, or in vain: the next visit comes no earlier than usual, and not before `least_s` have passed.
     pub fn put_off(&mut self, now_s: f64, least_s: f64) {
-        self.next_s = self.next_s.max(now_s + LEAST_GAP_S.max(least_s) * (0.5 + self.random()));
-    }
-
-    /// Uniform in 0..1.
-    fn random(&mut self) -> f64 {
-        self.seed = self.seed.wrapping_add(1);
-        unit_interval(scrambled(self.seed))
+        self.next_s = self.next_s.max(now_s + LEAST_GAP_S.max(least_s) * (0.5 + self.random.unit()));
     }
 }
 

@@ -21,7 +21,7 @@ use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, Terminator};
 use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::tracee::address::Address;
-use crate::tracee::wake_up::WakeUp;
+use crate::tracee::wake_up::Ticks;
 
 /// Time from the start of a code cache to its first relayout: a program that ends sooner does not benefit. (Measured with 25 ms
 /// instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
@@ -183,13 +183,11 @@ impl Placing {
         counts.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
     }
 
-    /// As [`recent`](Self::recent); this is the last look from now on.
-    fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
+    /// The last look found these `counts`.
+    fn looked(&mut self, now: Instant, counts: Vec<u64>) {
         self.due = now + self.interval;
         self.interval *= self.settings.longer;
-        let recent = self.recent(&counts);
         self.before = counts;
-        recent
     }
 }
 
@@ -223,7 +221,9 @@ impl Placing {
         (mut counts, of): (Vec<u64>, Vec<u32>),
         now: Instant,
     ) {
-        let seen = look_where_jumps_go(cache, contexts, (&self.recent(&counts), &of), self.settings.worth);
+        cache.add_flows(&mut counts);
+        let recent = self.recent(&counts);
+        let seen = look_where_jumps_go(cache, contexts, (&recent, &of), self.settings.worth);
         if !seen && self.put_off < MOST_PUT_OFF {
             self.put_off += 1;
             self.due = now + self.settings.after;
@@ -231,8 +231,7 @@ impl Placing {
         }
         self.put_off = 0;
         self.contexts = of;
-        cache.add_flows(&mut counts);
-        let recent = self.look(now, counts);
+        self.looked(now, counts);
         let blocks: Vec<_> =
             self.choose(cache, &recent).into_iter().map(|(id, count)| (cache.block(id).start, count)).collect();
         cache.style = self.style();
@@ -303,39 +302,20 @@ pub struct HotnessPoll {
     /// Settings for new code caches.
     pub settings: PlacingSettings,
     /// Interrupts rprof's wait; without it, rprof looks when another event wakes it.
-    wake_up: Option<WakeUp>,
+    pub ticks: Ticks,
 }
 
 impl HotnessPoll {
     /// Looks from now on, for code caches with these settings.
     pub fn new(settings: PlacingSettings) -> Self {
-        let mut poll = HotnessPoll { looked: Instant::now(), settings, wake_up: WakeUp::new().ok() };
-        poll.go_on();
-        poll
-    }
-
-    /// Looks again, after a [`rest`](Self::rest).
-    pub fn go_on(&mut self) {
-        let period = self.period();
-        if self.wake_up.as_mut().is_some_and(|timer| timer.set(period).is_err()) {
-            self.wake_up = None;
-        }
-    }
-
-    /// While no thread is in a code cache, nothing interrupts rprof.
-    pub fn rest(&mut self) {
-        // A timer that runs on costs time, no more.
-        let _ = self.wake_up.as_mut().map(WakeUp::rest);
-    }
-
-    /// Interval between two looks.
-    fn period(&self) -> Duration {
-        self.settings.after.min(LOOK)
+        let mut ticks = Ticks::new(settings.after.min(LOOK));
+        ticks.go_on();
+        HotnessPoll { looked: Instant::now(), settings, ticks }
     }
 
     /// Whether to look now; restarts the interval if so.
     pub fn is_time(&mut self, now: Instant) -> bool {
-        let is_time = now.duration_since(self.looked) >= self.period();
+        let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
         if is_time {
             self.looked = now;
         }
@@ -382,7 +362,7 @@ mod tests {
         let mut placing = Placing::new(settings);
         assert!(!placing.is_time(at(&placing, 3500), 1000));
         assert!(placing.is_time(at(&placing, 3601), 2000), "not for ever");
-        placing.look(at(&placing, 3601), Vec::new());
+        placing.looked(at(&placing, 3601), Vec::new());
         placing.round = 1;
         assert!(placing.is_time(at(&placing, 5000), 4000), "only the first time");
     }

@@ -8,7 +8,8 @@
 
 use std::time::{Duration, Instant};
 
-use nix::time::{ClockId, clock_gettime};
+use crate::random::SplitMix;
+use crate::tracee::clock::own_cpu_time;
 
 /// Part of the run that bursts may take.
 const SHARE: f64 = 0.08;
@@ -98,8 +99,7 @@ impl Traced {
 
 /// Processor seconds of the calling thread.
 fn own_seconds() -> f64 {
-    // A thread can always read its own clock.
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
+    own_cpu_time().as_secs_f64()
 }
 
 /// The distances of bursts, and their cost.
@@ -117,7 +117,7 @@ pub struct Pace {
     looked_s: f64,
     /// The tracer's own when the run began.
     own_s: f64,
-    random: u64,
+    random: SplitMix,
 }
 
 impl Pace {
@@ -130,7 +130,7 @@ impl Pace {
             due_s: FIRST_S,
             looked_s: 0.0,
             own_s: own_seconds(),
-            random: 0,
+            random: SplitMix::default(),
         }
     }
 
@@ -162,16 +162,7 @@ impl Pace {
         let of_run = self.paused_s / run_s.max(1e-3);
         let is_behind = self.spent_s < 0.5 * AIM * run_s;
         let mean_s = self.typical_s / AIM * of_run * if is_behind { 0.5 } else { 1.0 };
-        self.due_s = self.paused_s + mean_s.max(SHORTEST_S) * (0.5 + self.between_0_and_1());
-    }
-
-    /// Evenly spread, the same in each run (SplitMix64).
-    fn between_0_and_1(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        self.due_s = self.paused_s + mean_s.max(SHORTEST_S) * (0.5 + self.random.unit());
     }
 }
 

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::version::Version;
 use crate::tracee::proc_status::read_cpu_seconds;
-use crate::tracee::wake_up::WakeUp;
+use crate::tracee::wake_up::Ticks;
 
 /// Average length of a pause, as a multiple of the window before it, in processor time. It varies between half and one and a half
 /// times that, because windows at equal distances could meet a periodic program at the same place each time.
@@ -57,14 +57,16 @@ pub struct WindowSchedule {
     pub(crate) looked: Instant,
     /// Each thread's processor seconds at the last look.
     cpu_s: HashMap<Pid, f64>,
-    /// Interrupts rprof's wait, so that phases end.
-    wake_up: Option<WakeUp>,
+    /// Interrupts rprof's wait, so that phases end; without them phases end at the next stop or request. None without a sink.
+    pub ticks: Option<Ticks>,
 }
 
 impl WindowSchedule {
     /// Nothing has run yet. `needed`: there is a sink of accesses or of bursts.
     pub fn new(needed: bool) -> Self {
-        let mut schedule = WindowSchedule {
+        let mut ticks = needed.then(|| Ticks::new(LOOK));
+        ticks.iter_mut().for_each(Ticks::go_on);
+        WindowSchedule {
             wanted: Version::Opening,
             now_s: 0.0,
             since_s: 0.0,
@@ -76,23 +78,8 @@ impl WindowSchedule {
             peeked_s: 0.0,
             looked: Instant::now(),
             cpu_s: HashMap::new(),
-            wake_up: if needed { WakeUp::new().ok() } else { None },
-        };
-        schedule.wake();
-        schedule
-    }
-
-    fn wake(&mut self) {
-        // Without a timer phases end at the next stop or request.
-        if self.wake_up.as_mut().is_some_and(|timer| timer.set(LOOK).is_err()) {
-            self.wake_up = None;
+            ticks,
         }
-    }
-
-    /// While no thread is in a code cache, nothing interrupts rprof.
-    pub fn rest(&mut self) {
-        // A timer that runs on costs time, no more.
-        let _ = self.wake_up.as_mut().map(WakeUp::rest);
     }
 
     /// Processor seconds of the program at the last look.
@@ -100,16 +87,15 @@ impl WindowSchedule {
         self.now_s
     }
 
-    /// Threads with these processor seconds run on after a stretch that is not to be counted; ends a [`rest`](Self::rest).
+    /// Threads with these processor seconds run on after a stretch that is not to be counted.
     pub fn go_on_with(&mut self, cpu_s: &HashMap<Pid, f64>) {
         self.cpu_s.clone_from(cpu_s);
         self.looked = Instant::now();
-        self.wake();
     }
 
     /// Whether a look is due; only with a sink.
     pub fn is_time_to_look(&self) -> bool {
-        self.wake_up.is_some() && self.looked.elapsed() >= LOOK
+        self.ticks.as_ref().is_some_and(Ticks::work) && self.looked.elapsed() >= LOOK
     }
 
     /// Brings `now_s` up to date.

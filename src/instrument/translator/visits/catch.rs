@@ -13,7 +13,7 @@ use crate::tracee::thread::{Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
-const PATIENCE: Duration = Duration::from_millis(50);
+pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -37,14 +37,9 @@ impl Visitor {
     /// # Errors
     /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
     pub(super) fn catch(&mut self, pid: Pid) -> Result<Vec<Stopped>, String> {
-        if let Some(alarm) = &mut self.alarm {
-            // Without it a rare request waits for ever.
-            let _ = alarm.set(PATIENCE);
-        }
+        self.alarm.go_on();
         let caught = self.catch_all(pid);
-        if let Some(alarm) = &mut self.alarm {
-            let _ = alarm.rest();
-        }
+        self.alarm.rest();
         caught
     }
 
@@ -129,21 +124,18 @@ impl Visitor {
     /// Lets go of threads that stopped too late to be taken; returns those that have ended instead, whose end nobody else of rprof will
     /// see. Call it every few milliseconds while [`is_owed`](Self::is_owed).
     pub fn settle(&mut self) -> Vec<Ended> {
-        let mut ended = Vec::new();
         let late: Vec<Pid> = self.late.iter().copied().collect();
         for tid in late {
             match wait_for(tid, false) {
                 None if Errno::last() != Errno::ECHILD && read_status(tid).is_ok_and(|s| s.tracer != 0) => continue,
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => drop(stopped.detach(signal)),
                 Some(Event::Stopped(stopped, _)) => release(stopped),
-                Some(Event::Ended(pid, status, cpu_s)) => {
-                    ended.push(Ended { pid, status, cpu_s: cpu_s.unwrap_or(0.0) });
-                }
+                Some(Event::Ended(tid, status, cpu_s)) => self.ended(tid, status, cpu_s),
                 None => {}
             }
             self.late.remove(&tid);
         }
-        ended
+        std::mem::take(&mut self.ends)
     }
 
     /// Whether threads that were asked to stop have not stopped yet.

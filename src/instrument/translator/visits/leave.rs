@@ -76,12 +76,7 @@ impl Visitor {
     fn take_backlog(&mut self) {
         while let Some(event) = self.run.program.backlog.pop_front() {
             match event {
-                Event::Ended(tid, status, cpu_s) => {
-                    if self.run.program.threads.get(&tid).is_some_and(|t| t.pid == tid) || cpu_s.is_some() {
-                        self.ends.push((tid, status, cpu_s.unwrap_or(0.0)));
-                    }
-                    self.run.ended(tid);
-                }
+                Event::Ended(tid, status, cpu_s) => self.ended(tid, status, cpu_s),
                 // An error is the end of that thread.
                 Event::Stopped(stopped, Stop::Exec) => drop(self.run.on_exec(stopped)),
                 Event::Stopped(stopped, stop) => drop(self.run.stopped(stopped, stop)),

@@ -38,7 +38,7 @@ use crate::profile::evidence::windows::{Window, WindowThread, folded};
 use crate::tracee::clock::{monotonic_ns, own_cpu_time};
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::wait::Event;
-use crate::tracee::wake_up::WakeUp;
+use crate::tracee::wake_up::Ticks;
 
 use tracers::Tracers;
 
@@ -115,14 +115,14 @@ pub struct Visitor {
     cpu_before: HashMap<Pid, f64>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
-    /// Ends seen while threads were stopped or sent out.
-    ends: Vec<(Pid, i32, f64)>,
+    /// Ends of processes that nobody was given yet.
+    ends: Vec<Ended>,
     /// Files of which it is known whether they have restartable sequences.
     sequences: HashMap<String, bool>,
     /// Filters of system calls (seccomp) that the program has from rprof, which works under them.
     inherited_filters: u32,
     /// Ends waits for leave to trace a thread.
-    alarm: Option<WakeUp>,
+    alarm: Ticks,
     /// Processes that trace others.
     tracers: Tracers,
     /// The program is a rank of a job, which has a CPU for each.
@@ -138,7 +138,7 @@ impl Visitor {
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
         let mut run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
         run.recorded.calls = CallRecorder::of_windows(None);
-        rest(&mut run);
+        ticks(&mut run).for_each(Ticks::rest);
         Visitor {
             run,
             ordinals: HashMap::new(),
@@ -149,7 +149,7 @@ impl Visitor {
             ends: Vec::new(),
             sequences: HashMap::new(),
             inherited_filters: 0,
-            alarm: WakeUp::new().ok(),
+            alarm: Ticks::new(catch::PATIENCE),
             tracers: Tracers::default(),
             is_rank: false,
         }
@@ -183,7 +183,7 @@ impl Visitor {
         }
         let entered = Instant::now();
         self.run.recorded.samples.windows.go_on_with(&self.cpu_before);
-        self.run.looks.go_on();
+        ticks(&mut self.run).for_each(Ticks::go_on);
         self.run.polling.polls = 0;
         if !self.run.program.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
@@ -195,14 +195,13 @@ impl Visitor {
         }
         let leaving = Instant::now();
         let threads = self.leave();
-        rest(&mut self.run);
+        ticks(&mut self.run).for_each(Ticks::rest);
         let end_ns = monotonic_ns();
         visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
         visit.lasted_s = (leaving - entered).as_secs_f64();
         // The program runs on while the model catches up.
         self.close_window_of_sink();
-        let ends = std::mem::take(&mut self.ends).into_iter();
-        visit.ended.extend(ends.map(|(pid, status, cpu_s)| Ended { pid, status, cpu_s }));
+        visit.ended = std::mem::take(&mut self.ends);
         visit.busy_s = threads.iter().map(|thread| thread.cpu_s).fold(0.0, f64::max);
         let window = self.take_window(begin_ns, end_ns, threads);
         visit.counted = !window.blocks.is_empty();
@@ -251,14 +250,7 @@ impl Visitor {
                 }
             };
             match event {
-                Event::Ended(tid, status, cpu_s) => {
-                    let pid = self.run.program.threads.get(&tid).map(|t| t.pid);
-                    self.run.ended(tid);
-                    // A process of which no thread was taken has its first thread's number.
-                    if pid.is_none_or(|pid| pid == tid) {
-                        visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
-                    }
-                }
+                Event::Ended(tid, status, cpu_s) => self.ended(tid, status, cpu_s),
                 Event::Stopped(stopped, stop) => {
                     let tid = stopped.tid();
                     match self.run.stopped(stopped, stop) {
@@ -271,6 +263,15 @@ impl Visitor {
                     }
                 }
             }
+        }
+    }
+
+    /// A thread ended: with its first thread, or one of a process of which none was taken, the process did.
+    fn ended(&mut self, tid: Pid, status: i32, cpu_s: Option<f64>) {
+        let is_process = self.run.program.threads.get(&tid).is_none_or(|thread| thread.pid == tid);
+        self.run.ended(tid);
+        if is_process {
+            self.ends.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
         }
     }
 
@@ -362,8 +363,7 @@ impl Visitor {
     }
 }
 
-/// Stops the timers of a run until the next window: between windows they would only take the program's CPU time.
-fn rest(run: &mut Run) {
-    run.looks.rest();
-    run.recorded.samples.windows.rest();
+/// The timers of a run. They rest between windows, where they would only take the program's CPU time.
+fn ticks(run: &mut Run) -> impl Iterator<Item = &mut Ticks> {
+    std::iter::once(&mut run.looks.ticks).chain(&mut run.recorded.samples.windows.ticks)
 }
