@@ -10,12 +10,14 @@ use crate::instrument::translator::code_cache::version::Version;
 use crate::tracee::address::Address;
 
 /// Number of reads of a jump's last target, and the pause between them: not a multiple of the duration of a loop's pass.
-const LOOKS: usize = 16;
+const LOOKS: usize = 24;
 const PAUSE: Duration = Duration::from_micros(30);
 /// Of these reads, so many must find a jump that was executed since the one before: the target of a thread that waits would always
-/// pass for usual. With a wrong one, each call of another target misses the return predictor (`perl` takes twice as long), so chance must
-/// not choose it either: a jump that goes one way in a third of the cases passes once in a thousand times.
-const LEAST: usize = 6;
+/// pass for usual.
+const LEAST: usize = 10;
+/// One in so many may find another target. With a wrong usual target, each call of another one misses the return predictor (`perl` takes
+/// twice as long), so chance must not choose it: a jump that goes one way in half of the cases passes once in a thousand times.
+const ONE_OTHER_IN: usize = 16;
 /// After so many reads without any jump executed, all threads wait.
 const STILL: usize = 3;
 
@@ -46,11 +48,12 @@ impl Site {
         self.seen.len() > seen
     }
 
-    /// The target of at least seven eighths of the looks.
+    /// The target of nearly all looks.
     fn usual(&self) -> Option<Address> {
         let times = |target: &u64| self.seen.iter().filter(|at| *at == target).count();
         let most = self.seen.iter().copied().max_by_key(times)?;
-        (self.seen.len() >= LEAST && times(&most) * 8 >= self.seen.len() * 7).then(|| Address::new(most))
+        let others = self.seen.len() - times(&most);
+        (self.seen.len() >= LEAST && others * ONE_OTHER_IN <= self.seen.len()).then(|| Address::new(most))
     }
 }
 
@@ -106,9 +109,14 @@ mod tests {
             let seen = seen.to_vec();
             Site { start: Address::new(1), slots: (0, 1), before: Vec::new(), seen }.usual().map(Address::get)
         };
-        assert_eq!(usual(&[5, 5, 7, 5, 5, 5, 5, 5]), Some(5));
-        assert_eq!(usual(&[5, 5, 7, 5, 5, 5]), None, "five of six");
-        assert_eq!(usual(&[5, 5, 5, 5, 5]), None, "too few looks");
+        let mut seen = vec![5; 15];
+        assert_eq!(usual(&seen), Some(5));
+        seen.push(7);
+        assert_eq!(usual(&seen), Some(5), "fifteen of sixteen");
+        seen.pop();
+        seen[3] = 7;
+        assert_eq!(usual(&seen), None, "fourteen of fifteen");
+        assert_eq!(usual(&[5; 9]), None, "too few looks");
         assert_eq!(usual(&[]), None);
     }
 }
