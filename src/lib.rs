@@ -34,5 +34,6 @@ pub mod report;
 pub mod roofline;
 pub mod sample;
 pub mod session;
+mod student;
 pub mod symbols;
 pub mod tracee;

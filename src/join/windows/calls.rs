@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use super::attribute::Attributed;
-use super::jackknife::half_width;
+use super::jackknife::{groups_with, half_width};
 use super::timing::{Replicate, TimingWindows};
 use crate::join::code_map::FunctionId;
 use crate::profile::evidence::mpi::{MpiEvidence, OfWindows};
@@ -109,7 +109,10 @@ fn half_widths(per_window: &[Pair], timing: &TimingWindows<'_>, expansions: &[f6
         sum(replicate.kept.iter().map(|&i| per_window[i])).map(|n| n * expansion)
     };
     let values: Vec<Pair> = timing.replicates.iter().zip(expansions).map(one).collect();
-    let of = |i: usize| half_width(&values.iter().map(|value| value[i]).collect::<Vec<_>>());
+    let of = |i: usize| {
+        let groups = groups_with(per_window.iter().map(|of| of[i]));
+        half_width(&values.iter().map(|value| value[i]).collect::<Vec<_>>(), groups)
+    };
     Some([of(0)?, of(1)?])
 }
 

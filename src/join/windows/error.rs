@@ -9,7 +9,7 @@ use crate::join::code_map::FunctionId;
 
 /// The relative half-width of the interval of each function: by which windows met it, how many of its `samples` outside of them tell its
 /// time, and how far the windows' speed can be from the native one. A function that lacks one of them has no interval, as one that
-/// all windows of a single group met.
+/// nearly all windows of a single group met.
 pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u32>) -> HashMap<FunctionId, f64> {
     let native_s = &timing.attributed.native_s;
     let total = |attributed: &Attributed, id: FunctionId| {
@@ -18,7 +18,7 @@ pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u3
     let relative = |id: FunctionId| {
         let all = total(&timing.attributed, id).filter(|all| *all > 0.0)?;
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(|r| total(&r.attributed, id)).collect();
-        let windows = half_width(&replicates?)? / all;
+        let windows = half_width(&replicates?, *timing.groups.get(&id)?)? / all;
         Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error_of(id)))
     };
     timing.attributed.window_s.keys().filter_map(|id| Some((*id, relative(*id)?))).collect()

@@ -1,14 +1,22 @@
 //! The error of a figure from windows: how much it changes when one group of them is left out (jackknife).
 
-/// The 97.5 % quantiles of Student's t with 1, 2, … degrees of freedom.
-const STUDENT: [f64; 15] =
-    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
+use crate::student::quantile;
 
-/// The half-width of the 95 % interval of a figure, whose value without each group is in `replicates`; `None` if there are
-/// fewer than two groups.
-pub fn half_width(replicates: &[f64]) -> Option<f64> {
-    let degrees = replicates.len().checked_sub(1).filter(|n| *n > 0)?;
-    let t = STUDENT[(degrees - 1).min(STUDENT.len() - 1)];
+/// Windows are divided into this many groups, each of which is left out once. Neighbours go to different groups.
+pub const GROUPS: usize = 16;
+
+/// In how many groups a figure is, whose part in each window is in `parts`: n equal ones among others of 0 are n (Kish's effective size).
+pub fn groups_with(parts: impl Iterator<Item = f64>) -> usize {
+    let mut groups = [0.0; GROUPS];
+    parts.enumerate().for_each(|(window, part)| groups[window % GROUPS] += part);
+    let squares: f64 = groups.iter().map(|part| part * part).sum();
+    if squares > 0.0 { (groups.iter().sum::<f64>().powi(2) / squares).round() as usize } else { 0 }
+}
+
+/// The half-width of the 95 % interval of a figure, whose value without each group is in `replicates`, and which is in so many `groups`;
+/// `None` if these are fewer than two.
+pub fn half_width(replicates: &[f64], groups: usize) -> Option<f64> {
+    let t = quantile(replicates.len().min(groups).saturating_sub(1))?;
     let k = replicates.len() as f64;
     let mean = replicates.iter().sum::<f64>() / k;
     let squares: f64 = replicates.iter().map(|value| (value - mean).powi(2)).sum();
@@ -22,14 +30,24 @@ mod tests {
     #[test]
     fn of_a_mean_it_is_students_interval() {
         // The replicates of the mean of 1, 2 and 6: its standard error is the root of 7 / 3.
-        let half = half_width(&[4.0, 3.5, 1.5]).unwrap();
+        let half = half_width(&[4.0, 3.5, 1.5], 3).unwrap();
         assert!((half - 4.303 * (7.0f64 / 3.0).sqrt()).abs() < 1e-9, "{half}");
     }
 
     #[test]
     fn few_groups_have_wide_intervals_and_one_has_none() {
-        assert!(half_width(&[1.0, 2.0]).unwrap() > 6.0);
-        assert_eq!(half_width(&[1.0]), None);
-        assert_eq!(half_width(&[]), None);
+        assert!(half_width(&[1.0, 2.0], 2).unwrap() > 6.0);
+        assert!(half_width(&[1.0, 1.0, 2.0, 2.0], 2) > half_width(&[1.0, 1.0, 2.0, 2.0], 4));
+        assert_eq!(half_width(&[1.0], 1), None);
+        assert_eq!(half_width(&[1.0, 2.0], 1), None);
+        assert_eq!(half_width(&[], 0), None);
+    }
+
+    #[test]
+    fn a_group_with_most_of_a_figure_counts_alone() {
+        assert_eq!(groups_with([5.0; 32].into_iter()), 16);
+        assert_eq!(groups_with([0.0, 5.0, 0.0, 5.0, 0.0].into_iter()), 2);
+        assert_eq!(groups_with([100.0, 1.0, 1.0, 1.0].into_iter()), 1);
+        assert_eq!(groups_with([0.0; 3].into_iter()), 0);
     }
 }

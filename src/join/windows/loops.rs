@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::error::of_time;
-use super::jackknife::half_width;
+use super::jackknife::{groups_with, half_width};
 use super::timing::{Replicate, TimingWindows, executions};
 use crate::join::blocks::ExecutedBlocks;
 use crate::join::code_map::{CodeMap, FunctionId};
@@ -67,7 +67,8 @@ fn intervals(timing: &TimingWindows<'_>, id: FunctionId, windows: &[OfLoops], ot
             rate(sum(&mut replicate.kept.iter().copied()), seconds_of(&replicate.attributed.window_s))
         };
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(without_one).collect();
-        Some((half_width(&replicates?)? / all).hypot(other))
+        let groups = groups_with(windows.iter().map(|of| of[number]));
+        Some((half_width(&replicates?, groups)? / all).hypot(other))
     };
     let loops = windows.first().map_or(0, Vec::len);
     (0..loops).map(|number| of_loop(number).map_or(Interval::FewWindows, Interval::Within)).collect()

@@ -3,13 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::attribute::{Attributed, attribute};
+use super::jackknife::{GROUPS, groups_with};
 use crate::join::blocks::{ExecutedBlocks, Span};
 use crate::join::code_map::FunctionId;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::windows::Window;
 
-/// Windows are divided into this many groups, each of which is left out once to see how much the figures depend on it.
-const GROUPS: usize = 16;
 /// The relative error of the part of a window's time that its cold caches take: `xz` executed 15 % less there.
 const COLD_CACHES_ERROR: f64 = 0.1;
 /// The error of the price of counting, over the price.
@@ -24,6 +23,8 @@ pub struct TimingWindows<'w> {
     pub attributed: Attributed,
     /// The same without one group of windows at a time; empty if there is only one group.
     pub replicates: Vec<Replicate>,
+    /// In how many groups the windows' instructions of a function are.
+    pub groups: HashMap<FunctionId, usize>,
     /// How far the speed of the windows can be from the native one, relative.
     pub speed_error: f64,
     /// The same by function: counting slows each down differently.
@@ -69,17 +70,19 @@ impl<'w> TimingWindows<'w> {
         work_s: Vec<f64>,
         native_s: &HashMap<FunctionId, f64>,
     ) -> Self {
-        let groups = windows.len().min(GROUPS);
+        let used = windows.len().min(GROUPS);
         let without = |left_out: usize| {
-            // Neighbours go to different groups.
             let kept: Vec<usize> = (0..instructions.len()).filter(|i| i % GROUPS != left_out).collect();
             let (instructions, seconds): (Vec<_>, Vec<_>) =
                 kept.iter().map(|&i| (instructions[i].clone(), work_s[i])).unzip();
             Replicate { kept, attributed: attribute(native_s, &instructions, &seconds) }
         };
-        let replicates = if groups < 2 { Vec::new() } else { (0..groups).map(without).collect() };
+        let replicates = if used < 2 { Vec::new() } else { (0..used).map(without).collect() };
         let attributed = attribute(native_s, &instructions, &work_s);
-        TimingWindows { windows, attributed, replicates, speed_error: COLD_CACHES_ERROR, speed_errors: HashMap::new() }
+        let of = |id: &FunctionId| groups_with(instructions.iter().map(|w| w.get(id).copied().unwrap_or(0.0)));
+        let groups = attributed.window_s.keys().map(|id| (*id, of(id))).collect();
+        let (speed_error, speed_errors) = (COLD_CACHES_ERROR, HashMap::new());
+        TimingWindows { windows, attributed, replicates, groups, speed_error, speed_errors }
     }
 
     /// How far the speed of a function in windows can be from the native one, relative.

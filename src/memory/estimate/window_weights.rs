@@ -10,13 +10,14 @@
 //! The sum over all windows still follows from the executions (`sampling/executions.rs`); weights only divide it among windows. The error
 //! follows from how much each of `n` windows differs from the one before it, as the events between them may lie anywhere between the two:
 //! `sqrt(n / (n − 1) · Σ (executions that a window represents × difference of events per execution)² / 2)`, the estimator of successive
-//! differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
+//! differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8), made wider where windows are few.
 
 use std::collections::HashMap;
 
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::hash::Mixing;
 use crate::profile::evidence::memory::{Amount, Phase};
+use crate::student::correction;
 
 /// Executions that suffice for a rate of events; fewer are added to those of the next window.
 pub const ENOUGH: f64 = 4096.0;
@@ -108,7 +109,16 @@ impl Account {
             return Some(0.0);
         }
         // There is one difference less than windows.
-        Some((self.squares[kind] * self.times / (self.times - 1.0)).sqrt() / self.sums[kind])
+        let standard = (self.squares[kind] * self.times / (self.times - 1.0)).sqrt() / self.sums[kind];
+        Some(standard * correction(self.times as usize))
+    }
+
+    /// The same for events that a part of the run may have and another not, as an array that fits into a cache in one of them. Though all
+    /// windows were alike, so large a share of the executions may have been otherwise: none of the windows met it with a probability of 5 %.
+    fn error_of_phases(&self, kind: usize) -> Option<f64> {
+        let unmet = 1.0 - 0.05f64.powf(self.times.recip());
+        let is_none = self.sums[kind] == 0.0;
+        self.error(kind).map(|error| if is_none { 0.0 } else { error.hypot(unmet) })
     }
 
     fn is_weighted(&self) -> bool {
@@ -168,7 +178,11 @@ impl WindowWeights {
 
     /// The error of an instruction's misses.
     pub fn scatter(&self, site: u32) -> Scatter {
-        let of = |s: &Site| Scatter { l1: s.bursts.error(0), l2: s.sampled.error(0), l3: s.sampled.error(1) };
+        let of = |s: &Site| Scatter {
+            l1: s.bursts.error(0),
+            l2: s.sampled.error_of_phases(0),
+            l3: s.sampled.error_of_phases(1),
+        };
         self.sites.get(&site).map(of).unwrap_or_default()
     }
 
@@ -236,8 +250,9 @@ mod tests {
         let all = 100_000.0 * (3.4 + 6.5 + 1.2);
         assert!((strata.mean_weight(7) - all / 300_000.0).abs() < 1e-12);
         assert!(all == 800_000.0 + 10_000.0 + 300_000.0, "each amount has one window that stands for it");
-        let none = Some(0.0);
-        assert_eq!(strata.scatter(7), Scatter { l1: none, l2: none, l3: none }, "all windows saw the same");
+        let Scatter { l1, l2, l3 } = strata.scatter(7);
+        assert_eq!((l1, l3), (Some(0.0), Some(0.0)), "all windows saw the same");
+        assert!((l2.unwrap() - 0.6316).abs() < 1e-3, "three windows are alike if less than 63 % of all differ: {l2:?}");
     }
 
     #[test]
@@ -263,7 +278,8 @@ mod tests {
             let seen = |_, _| Some(Seen { far_misses: [misses, 0.0], ..Seen::default() });
             strata.weigh(&amounts([0, 0, 0, 10_000]), seen);
         }
-        assert!((strata.scatter(7).l2.unwrap() - 0.75f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
+        let of_three = (0.75f64.sqrt() / 2.0 * correction(3)).hypot(0.6316);
+        assert!((strata.scatter(7).l2.unwrap() - of_three).abs() < 1e-3, "{:?}", strata.scatter(7));
         assert_eq!((strata.scatter(7).l3, strata.scatter(7).l1), (Some(0.0), None));
     }
 }
