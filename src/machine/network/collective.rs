@@ -74,6 +74,11 @@ impl Collective {
         format!("MPI_{name}")
     }
 
+    /// Whether no rank returns from it before all have called it.
+    pub fn synchronizes(self) -> bool {
+        matches!(self, Barrier | Allreduce | Allgather | Alltoall | ReduceScatter)
+    }
+
     /// The function whose cost is that of `call`: an uneven form (`MPI_Gatherv`) costs about as much as the even one, one that does not
     /// wait (`MPI_Ibcast`) as much as the one that does. `None`: it is none that can be measured.
     pub fn like(call: &str) -> Option<Collective> {

@@ -87,7 +87,14 @@ pub fn measure(
         let before = if bytes == 0 { 0 } else { before };
         let stamps = team.lead(&Step::Collective { call, members, bytes, rounds: rounds + before })?;
         let rounds = 0..stamps.first().map_or(0, |stamps| stamps.len() / 2);
-        let seconds = rounds.map(|round| seconds(&stamps, round, members, hosts.have_one_clock()));
+        let lasts = if call.synchronizes() {
+            Lasts::OnAverage
+        } else if hosts.have_one_clock() {
+            Lasts::UntilTheLast
+        } else {
+            Lasts::InTheSlowest
+        };
+        let seconds = rounds.map(|round| seconds(&stamps, round, members, lasts));
         Ok(seconds.skip(before as usize).collect())
     };
     let cost = points::curve(&sizes, Limits { longest_s: LONGEST_S, inner: 1 }, &mut measure)?;
@@ -102,19 +109,32 @@ pub fn measure(
     Ok((planned.names.iter().map(curve).collect(), missing))
 }
 
-/// Seconds of a round of the slowest communicator. Ranks leave the barrier before it one after the other: with one clock, a call lasts
-/// from the mean of their starts until the last has ended; with several, as long as that of the slowest rank.
-fn seconds(stamps: &Stamps, round: usize, members: u32, one_clock: bool) -> f64 {
+/// How long a call lasts, of which each rank knows its own begin and end.
+#[derive(Debug, Clone, Copy)]
+enum Lasts {
+    /// As long as in the mean rank: calls follow one another, and each waits for all ranks.
+    OnAverage,
+    /// From the mean of the ranks' starts until the last has ended: they leave the barrier before the call one after the other.
+    UntilTheLast,
+    /// As long as in the slowest rank: there is a barrier before the call, and the ranks' clocks differ.
+    InTheSlowest,
+}
+
+/// Seconds of a round of the slowest communicator.
+fn seconds(stamps: &Stamps, round: usize, members: u32, lasts: Lasts) -> f64 {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 * 1e-9;
     let of_group = |group: &[Vec<u64>]| {
         let spans: Vec<(u64, u64)> = group.iter().map(|stamps| (stamps[2 * round], stamps[2 * round + 1])).collect();
-        let last = spans.iter().map(|span| span.1).max().unwrap_or(0);
-        if one_clock {
-            let first = spans.iter().map(|span| span.0).min().unwrap_or(0);
-            let after: f64 = spans.iter().map(|span| seconds(first, span.0)).sum();
-            (seconds(first, last) - after / spans.len() as f64).max(0.0)
-        } else {
-            spans.iter().map(|span| seconds(span.0, span.1)).fold(0.0, f64::max)
+        let own = || spans.iter().map(|span| seconds(span.0, span.1));
+        match lasts {
+            Lasts::OnAverage => own().sum::<f64>() / spans.len() as f64,
+            Lasts::UntilTheLast => {
+                let last = spans.iter().map(|span| span.1).max().unwrap_or(0);
+                let first = spans.iter().map(|span| span.0).min().unwrap_or(0);
+                let after: f64 = spans.iter().map(|span| seconds(first, span.0)).sum();
+                (seconds(first, last) - after / spans.len() as f64).max(0.0)
+            }
+            Lasts::InTheSlowest => own().fold(0.0, f64::max),
         }
     };
     stamps.chunks_exact(members.max(1) as usize).map(of_group).fold(0.0, f64::max)
@@ -166,10 +186,13 @@ mod tests {
     fn a_round_lasts_until_the_last_rank_returns() {
         // Two communicators of two ranks.
         let stamps = vec![vec![100, 200], vec![140, 240], vec![0, 90], vec![0, 95]];
-        let one = seconds(&stamps, 0, 2, true);
+        let of = |lasts| seconds(&stamps, 0, 2, lasts);
+        let one = of(Lasts::UntilTheLast);
         assert!((one - 120e-9).abs() < 1e-12, "240 less the mean of 100 and 140: {one}");
-        assert!((seconds(&stamps, 0, 2, false) - 100e-9).abs() < 1e-12);
-        assert!((seconds(&stamps[..3].to_vec(), 0, 2, true) - 120e-9).abs() < 1e-12, "the third has no partner");
+        assert!((of(Lasts::InTheSlowest) - 100e-9).abs() < 1e-12);
+        assert!((of(Lasts::OnAverage) - 100e-9).abs() < 1e-12, "the second pair takes 92.5");
+        let three = seconds(&stamps[..3].to_vec(), 0, 2, Lasts::UntilTheLast);
+        assert!((three - 120e-9).abs() < 1e-12, "the third has no partner");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::profile::network::{Network, NetworkHost};
 use crate::tracee::whole_file;
 
 /// Version of the measurement; grows with every change.
-const NETWORK_VERSION: u32 = 1;
+const NETWORK_VERSION: u32 = 2;
 /// Largest size of a file: far more than any has.
 const LARGEST: u64 = 64 << 20;
 

@@ -174,8 +174,10 @@ impl Rank {
         let is_complete = self.mpi.rank / members < self.mpi.ranks / members;
         self.mpi
             .blocks(rounds, 2, |mpi, stamp| {
-                let world = mpi.world();
-                let mut calls = vec![mpi.collective(Collective::Barrier, 0, 1, world)?];
+                let mut calls = Vec::new();
+                if !call.synchronizes() {
+                    calls.push(mpi.collective(Collective::Barrier, 0, 1, mpi.world())?);
+                }
                 if is_complete {
                     calls.push(mpi.stamp(stamp)?);
                     calls.push(mpi.collective(call, bytes, members, comm)?);
