@@ -6,6 +6,7 @@ millisecond are left out. Models of one rank, with the work that fixtures/mpi/se
   eq. 2.3   min(F, N·CAI)                     CAI = operations / bytes of network
   eq. 2.5   min(F, M·OI, N·CAI)
   rprof     see `own_model`
+  sampled   the same with the work as rprof sampled it: what its report of communication adds up
 """
 import collections
 import dataclasses
@@ -61,12 +62,11 @@ def thesis(p, c):
 RUNS = 6  # of `seven`: one to warm up, five that are measured
 
 
-def own_model(p, c):
+def own_model(p, c, seconds_of):
     """rprof's prediction in operations a second; None: there is no profile, or a part of it is not known.
 
     p.flops / T, T = work + network of a rank in one run, from the merged profile of a run under rprof:
-      work     Σ over the algorithm's functions of the seconds that their account of time or, without one, their lowest ceiling explains;
-               ranks without a CPU of their own take turns
+      work     Σ over the algorithm's functions of `seconds_of`; ranks without a CPU of their own take turns
       network  Σ over its calls of the curves that the ranks measured
     """
     if not p.profile:
@@ -74,7 +74,7 @@ def own_model(p, c):
     with open(p.profile + "/profile.json") as file:
         profile = json.load(file)
     own = p.algorithm + "_"
-    work = sum(seconds_of_work(f) for f in profile["functions"] if f["name"].startswith(own))
+    work = sum(seconds_of(f) for f in profile["functions"] if f["name"].startswith(own))
     needs = [f["network"] for f in (profile.get("mpi") or {}).get("functions", []) if f["calls_mpi"] and f["name"].startswith(own)]
     if not needs or None in needs:
         return None
@@ -83,8 +83,16 @@ def own_model(p, c):
     return p.flops / seconds if seconds else None
 
 
+def explained(p, c):
+    return own_model(p, c, seconds_of_work)
+
+
+def sampled(p, c):
+    return own_model(p, c, lambda function: function["cpu_s"] or 0.0)
+
+
 def seconds_of_work(function):
-    """Of all ranks together; what no model explains is taken as it was measured."""
+    """Of all ranks together, as their account of time or, without one, their lowest ceiling explains them; what neither explains is taken as it was sampled."""
     took = function["cpu_s"] or 0.0
     account = function.get("account") or {}
     if account.get("model_s") is not None:
@@ -93,7 +101,7 @@ def seconds_of_work(function):
     return took if fraction is None else took * min(fraction, 1.0)
 
 
-MODELS = {"original": original, "eq. 2.3": thesis_network, "eq. 2.5": thesis, "rprof": own_model}
+MODELS = {"original": original, "eq. 2.3": thesis_network, "eq. 2.5": thesis, "rprof": explained, "sampled": sampled}
 
 
 def of_machine(path, cpus, ranks):

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The seven algorithms of fixtures/mpi over four "hosts" (network namespaces) at 200 and 800 Mbit/s and without limit: native seconds, and Table 2.6 of the
-# communication-aware roofline redone: the error of the original roofline, of the thesis' two models and of rprof's. Needs root, and a quiet host. The links
+# communication-aware roofline redone: the error of the original roofline, of the thesis' two models and of rprof's two. Needs root, and a quiet host. The links
 # themselves are measured by tests/bench network.
 #   BENCH_ONLY=RE               of the algorithms
 #   BENCH_MPI=openmpi:4,mpich:2 libraries and ranks (MPICH spins while it waits: no more ranks than CPUs); BENCH_RATES="200mbit 800mbit none"
