@@ -1,11 +1,13 @@
 //! This host's ceilings: from the cache, or measured now with progress on standard error.
 
 use std::fs::OpenOptions;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::gpu::{self, GpuRequest};
@@ -13,7 +15,7 @@ use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
-use crate::tracee::affinity::Kept;
+use crate::tracee::affinity::{Kept, cpus_of};
 
 use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
@@ -60,19 +62,17 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
 }
 
 /// The ceilings for a rank of a job: those of its whole host, measured by the first of the host's ranks while the others wait, and kept
-/// in the job's folder. A rank's part of the host is the number of its CPUs.
+/// in the job's folder. Containers on one kernel with the same CPUs are one host here: they would disturb one another. A rank's part of the
+/// host is the number of its CPUs.
 pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let shared = folder.path().parent().map(|base| base.join(format!("machine-{}.json", host_name())));
+    // If the kernel refuses, the ceilings are those of the rank's own CPUs.
+    let _all = Kept::on_all();
+    let shared = folder.path().parent().map(|base| base.join(format!("machine-{}.json", kernel_and_cpus())));
     let file =
         shared.and_then(|path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok());
-    let measured = |warnings: &mut Vec<Warning>| {
-        // If the kernel refuses, the ceilings are those of the rank's own CPUs.
-        let _all = Kept::on_all();
-        for_a_run(notices, warnings)
-    };
     // Where files cannot be locked each rank measures.
     let Some(mut file) = file.and_then(|file| Flock::lock(file, FlockArg::LockExclusive).ok()) else {
-        return measured(warnings);
+        return for_a_run(notices, warnings);
     };
     let mut text = String::new();
     let known = file.read_to_string(&mut text).ok().and_then(|_| serde_json::from_str::<OfHost>(&text).ok());
@@ -81,7 +81,7 @@ pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Wa
         return known.machine;
     }
     let mut of_host = OfHost::default();
-    of_host.machine = measured(&mut of_host.warnings);
+    of_host.machine = for_a_run(notices, &mut of_host.warnings);
     warnings.extend(of_host.warnings.iter().cloned());
     if let Ok(text) = serde_json::to_vec(&of_host)
         && file.set_len(0).is_ok()
@@ -99,12 +99,12 @@ struct OfHost {
     warnings: Vec<Warning>,
 }
 
-/// The host's name with the first digits of its boot id: hosts may have equal names.
-fn host_name() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let boot = read("/proc/sys/kernel/random/boot_id");
-    let name: String = read("/proc/sys/kernel/hostname").chars().filter(|c| *c != '/').take(100).collect();
-    format!("{name}-{}", boot.get(..8).unwrap_or_default())
+/// The boot of the running kernel, which no other host has, and the CPUs that this process may use.
+fn kernel_and_cpus() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    cpus_of(Pid::this()).hash(&mut hasher);
+    format!("{}-{:08x}", boot.trim(), hasher.finish() as u32)
 }
 
 /// The ceilings looked at again after the program has run: see [`bracket`].

@@ -91,6 +91,10 @@ def sampled(p, c):
     return own_model(p, c, lambda function: function["cpu_s"] or 0.0)
 
 
+# Bytes that are less certain hold nothing down (docs/single.md): a bound without them is too low.
+LEAST_CERTAIN = 0.9
+
+
 def seconds_of_work(function):
     """Of all ranks together, as their account of time or, without one, their lowest ceiling explains them; what neither explains is taken as it was sampled."""
     took = function["cpu_s"] or 0.0
@@ -98,7 +102,8 @@ def seconds_of_work(function):
     if account.get("model_s") is not None:
         return account["model_s"]
     fraction = function["roof_fraction"]
-    return took if fraction is None else took * min(fraction, 1.0)
+    is_certain = (function["source"].get("bytes.dram") or {}).get("error", 0.0) < LEAST_CERTAIN
+    return took * min(fraction, 1.0) if fraction is not None and is_certain else took
 
 
 MODELS = {"original": original, "eq. 2.3": thesis_network, "eq. 2.5": thesis, "rprof": explained, "sampled": sampled}
