@@ -45,6 +45,9 @@ fn compare_with_the_kernel(hosts: Option<Hosts>, library: &str, cases: &[(&str, 
                 assert!((seen - kernel).abs() <= room, "{library} {what}: rank {rank} {key} {seen}, kernel {kernel}");
             }
         }
+        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let of_machines = names.filter(|name| name.to_string_lossy().starts_with("machine-")).count();
+        assert_eq!(of_machines, 1, "both hosts are this one, whose ceilings were measured once");
         let sites = &sandbox.profile("rprof.out")["mpi"]["sites"];
         let site = |caller: &str, call: &str| {
             let of = |site: &&Value| site["caller"] == caller && site["call"] == call;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
+use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::heap;
 use crate::instrument::translator::program::thread::Thread;
@@ -26,6 +27,11 @@ pub fn look_for_hot_blocks(
     // A suitable moment: this code runs now and then, and no thread waits for it.
     heap::advise();
     for (&id, address_space) in address_spaces {
+        // Only code without records is relaid out: while threads execute other versions, nobody sees where its jumps go.
+        let of_space = || threads.values().filter(|t| t.address_space == id && t.version == Version::Plain);
+        if of_space().next().is_none() {
+            continue;
+        }
         let (is_time, slots) = {
             let cache = address_space.image.cache.borrow();
             (address_space.image.placing.borrow_mut().is_time(now, cache.blocks.len()), cache.counters.slots)
@@ -35,7 +41,7 @@ pub fn look_for_hot_blocks(
         }
         let mut counts = vec![0; slots as usize];
         let mut contexts = Vec::new();
-        for thread in threads.values().filter(|t| t.address_space == id).take(THREADS) {
+        for thread in of_space().take(THREADS) {
             let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
             // Our own memfd can always be read.
             let _ = thread.contexts.borrow().counters(thread.context, slots, add);
