@@ -6,13 +6,14 @@ mod cli;
 mod seccomp;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use cli::{Sandbox, function, status, stderr, stdout};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use rprof::instrument::translator::visits::Visitor;
 use serde_json::Value;
@@ -363,6 +364,8 @@ impl SingleRun {
         command.current_dir(sandbox.path()).stdin(Stdio::null()).stderr(Stdio::null());
         command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command.args(["--quiet", "--passes", "single", "--memory", "off", "--budget", "50%", "-o"]).arg(&folder);
+        // SAFETY: a system call. A caller like nohup ignores the signal, and rprof would, too.
+        unsafe { command.pre_exec(|| Ok(signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?)) };
         let rprof = command.args(["--", "sh", "-c", &script]).spawn().unwrap();
         while !ended.exists() {
             std::thread::sleep(Duration::from_millis(5));

@@ -99,11 +99,13 @@ struct OfHost {
     warnings: Vec<Warning>,
 }
 
-/// The boot of the running kernel, which no other host has, and the CPUs that this process may use.
+const CALLING_THREAD: Pid = Pid::from_raw(0);
+
+/// The boot of the running kernel, which no other host has, and the CPUs that this thread may use.
 fn kernel_and_cpus() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    cpus_of(Pid::this()).hash(&mut hasher);
+    cpus_of(CALLING_THREAD).hash(&mut hasher);
     format!("{}-{:08x}", boot.trim(), hasher.finish() as u32)
 }
 
