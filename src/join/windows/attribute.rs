@@ -8,7 +8,7 @@ use crate::join::code_map::FunctionId;
 const ROUNDS: usize = 10;
 
 /// No thread executes more instructions a second: a function whose windows seem shorter was met while its thread waited.
-const FASTEST: f64 = 4e10;
+pub const FASTEST: f64 = 4e10;
 
 /// The work of all windows by function.
 #[derive(Debug, Clone, Default)]

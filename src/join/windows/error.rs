@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::attribute::Attributed;
-use super::jackknife::half_width;
+use super::attribute::{Attributed, FASTEST};
+use super::jackknife::relative_half_width;
 use super::timing::TimingWindows;
 use crate::join::code_map::FunctionId;
+
+/// Rounding may leave a limited rate below its limit.
+const NEARLY: f64 = 0.999;
 
 /// The relative half-width of the interval of each function: by which windows met it, how many of its `samples` outside of them tell its
 /// time, and how far the windows' speed can be from the native one. A function that lacks one of them has no interval, as one that
@@ -16,9 +19,10 @@ pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u3
         attributed.window_s.contains_key(&id).then(|| attributed.rate(id) * native_s.get(&id).copied().unwrap_or(0.0))
     };
     let relative = |id: FunctionId| {
-        let all = total(&timing.attributed, id).filter(|all| *all > 0.0)?;
+        // A rate that was limited says that the windows told nothing of its time.
+        total(&timing.attributed, id).filter(|_| timing.attributed.rate(id) < NEARLY * FASTEST)?;
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(|r| total(&r.attributed, id)).collect();
-        let windows = half_width(&replicates?, *timing.groups.get(&id)?)? / all;
+        let windows = relative_half_width(&replicates?, *timing.groups.get(&id)?)?;
         Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error_of(id)))
     };
     timing.attributed.window_s.keys().filter_map(|id| Some((*id, relative(*id)?))).collect()

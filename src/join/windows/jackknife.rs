@@ -23,6 +23,13 @@ pub fn half_width(replicates: &[f64], groups: usize) -> Option<f64> {
     Some(t * ((k - 1.0) / k * squares).sqrt())
 }
 
+/// The same for a positive figure, over the figure: of its logarithm, since few windows may miss a rate by a factor, in either direction.
+/// `None` also where a replicate is 0.
+pub fn relative_half_width(replicates: &[f64], groups: usize) -> Option<f64> {
+    let logarithms: Vec<f64> = replicates.iter().map(|value| value.ln()).collect();
+    half_width(&logarithms, groups).filter(|half| half.is_finite()).map(f64::exp_m1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +48,15 @@ mod tests {
         assert_eq!(half_width(&[1.0], 1), None);
         assert_eq!(half_width(&[1.0, 2.0], 1), None);
         assert_eq!(half_width(&[], 0), None);
+    }
+
+    #[test]
+    fn a_figure_that_may_be_off_by_a_factor_has_an_interval_that_reaches_as_far() {
+        let of = |replicates: &[f64]| relative_half_width(replicates, replicates.len());
+        let [known, unknown] = [&[0.99, 1.0, 1.01][..], &[0.25, 1.0, 4.0]].map(|replicates| of(replicates).unwrap());
+        assert!((known - half_width(&[0.99, 1.0, 1.01], 3).unwrap()).abs() < 0.005, "{known}");
+        assert!(unknown > 100.0, "{unknown}");
+        assert_eq!(of(&[0.0, 1.0, 1.0]), None);
     }
 
     #[test]

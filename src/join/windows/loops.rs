@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::error::of_time;
-use super::jackknife::{groups_with, half_width};
+use super::jackknife::{groups_with, relative_half_width};
 use super::timing::{Replicate, TimingWindows, executions};
 use crate::join::blocks::ExecutedBlocks;
 use crate::join::code_map::{CodeMap, FunctionId};
@@ -62,13 +62,13 @@ fn intervals(timing: &TimingWindows<'_>, id: FunctionId, windows: &[OfLoops], ot
     let of_loop = |number: usize| {
         let sum = |kept: &mut dyn Iterator<Item = usize>| kept.map(|i| windows[i][number]).sum::<f64>();
         let rate = |instructions: f64, seconds: Option<f64>| Some(instructions / seconds?).filter(|rate| *rate > 0.0);
-        let all = rate(sum(&mut (0..windows.len())), seconds_of(&timing.attributed.window_s))?;
+        rate(sum(&mut (0..windows.len())), seconds_of(&timing.attributed.window_s))?;
         let without_one = |replicate: &Replicate| {
             rate(sum(&mut replicate.kept.iter().copied()), seconds_of(&replicate.attributed.window_s))
         };
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(without_one).collect();
         let groups = groups_with(windows.iter().map(|of| of[number]));
-        Some((half_width(&replicates?, groups)? / all).hypot(other))
+        Some(relative_half_width(&replicates?, groups)?.hypot(other))
     };
     let loops = windows.first().map_or(0, Vec::len);
     (0..loops).map(|number| of_loop(number).map_or(Interval::FewWindows, Interval::Within)).collect()
