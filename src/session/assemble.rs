@@ -10,6 +10,7 @@ use crate::profile::run::Rank;
 use crate::profile::{Profile, Run};
 use crate::roofline;
 use crate::symbols::Symbols;
+use crate::tracee::boot::boot_id;
 
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
@@ -68,7 +69,7 @@ fn rank_of(profile: &Profile, rank: &LaunchedRank, job: Option<String>) -> Rank 
         ranks: rank.ranks,
         job,
         host: profile.run.threads.first().map(|thread| thread.host.clone()).unwrap_or_default(),
-        boot: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned()),
+        boot: boot_id(),
         wall_s: pass.map(|pass| pass.wall_s),
         cpu_s: pass.map(|pass| pass.cpu_s),
         exit_status: profile.run.exit_status,

@@ -1,21 +1,22 @@
 //! This host's ceilings: from the cache, or measured now with progress on standard error.
 
 use std::fs::OpenOptions;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::Pid;
+use nix::unistd::gettid;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::gpu::{self, GpuRequest};
+use crate::machine::store;
 use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 use crate::tracee::affinity::{Kept, cpus_of};
+use crate::tracee::boot::boot_id;
 
 use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
@@ -99,14 +100,10 @@ struct OfHost {
     warnings: Vec<Warning>,
 }
 
-const CALLING_THREAD: Pid = Pid::from_raw(0);
-
 /// The boot of the running kernel, which no other host has, and the CPUs that this thread may use.
 fn kernel_and_cpus() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let mut hasher = DefaultHasher::new();
-    cpus_of(CALLING_THREAD).hash(&mut hasher);
-    format!("{}-{:08x}", boot.trim(), hasher.finish() as u32)
+    let cpus = store::hash(&format!("{:?}", cpus_of(gettid())));
+    format!("{}-{cpus:016x}", boot_id().unwrap_or_default())
 }
 
 /// The ceilings looked at again after the program has run: see [`bracket`].

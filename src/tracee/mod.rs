@@ -14,6 +14,7 @@
 pub mod address;
 pub mod affinity;
 pub mod blas;
+pub mod boot;
 pub mod broken_pipe;
 pub mod build_id;
 pub mod clock;

@@ -10,6 +10,7 @@ millisecond are left out. Models of one rank, with the work that fixtures/mpi/se
 """
 import collections
 import dataclasses
+import functools
 import json
 import os
 import statistics
@@ -62,6 +63,12 @@ def thesis(p, c):
 RUNS = 6  # of `seven`: one to warm up, five that are measured
 
 
+@functools.cache
+def profile_in(folder):
+    with open(folder + "/profile.json") as file:
+        return json.load(file)
+
+
 def own_model(p, c, seconds_of):
     """rprof's prediction in operations a second; None: there is no profile, or a part of it is not known.
 
@@ -71,8 +78,7 @@ def own_model(p, c, seconds_of):
     """
     if not p.profile:
         return None
-    with open(p.profile + "/profile.json") as file:
-        profile = json.load(file)
+    profile = profile_in(p.profile)
     own = p.algorithm + "_"
     work = sum(seconds_of(f) for f in profile["functions"] if f["name"].startswith(own))
     needs = [f["network"] for f in (profile.get("mpi") or {}).get("functions", []) if f["calls_mpi"] and f["name"].startswith(own)]

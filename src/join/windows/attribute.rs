@@ -8,7 +8,10 @@ use crate::join::code_map::FunctionId;
 const ROUNDS: usize = 10;
 
 /// No thread executes more instructions a second: a function whose windows seem shorter was met while its thread waited.
-pub const FASTEST: f64 = 4e10;
+const FASTEST: f64 = 4e10;
+
+/// Rounding may leave a limited rate below its limit.
+const NEARLY: f64 = 0.999;
 
 /// The work of all windows by function.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +32,11 @@ impl Attributed {
         let of = |map: &HashMap<FunctionId, f64>| map.get(&id).copied().unwrap_or(0.0);
         let seconds = of(&self.window_s);
         if seconds > 0.0 { of(&self.instructions) / seconds } else { 0.0 }
+    }
+
+    /// Whether the rate of a function is the largest possible one: windows say nothing of its time.
+    pub fn is_limited(&self, id: FunctionId) -> bool {
+        self.rate(id) >= NEARLY * FASTEST
     }
 
     /// By what the counts of all windows, which have `instructions`, are multiplied for the whole run. A function without a sample of its own

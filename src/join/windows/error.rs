@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::attribute::{Attributed, FASTEST};
+use super::attribute::Attributed;
 use super::jackknife::relative_half_width;
 use super::timing::TimingWindows;
 use crate::join::code_map::FunctionId;
-
-/// Rounding may leave a limited rate below its limit.
-const NEARLY: f64 = 0.999;
 
 /// The relative half-width of the interval of each function: by which windows met it, how many of its `samples` outside of them tell its
 /// time, and how far the windows' speed can be from the native one. A function that lacks one of them has no interval, as one that
@@ -19,8 +16,9 @@ pub fn of_functions(timing: &TimingWindows<'_>, samples: &HashMap<FunctionId, u3
         attributed.window_s.contains_key(&id).then(|| attributed.rate(id) * native_s.get(&id).copied().unwrap_or(0.0))
     };
     let relative = |id: FunctionId| {
-        // A rate that was limited says that the windows told nothing of its time.
-        total(&timing.attributed, id).filter(|_| timing.attributed.rate(id) < NEARLY * FASTEST)?;
+        if timing.attributed.is_limited(id) {
+            return None;
+        }
         let replicates: Option<Vec<f64>> = timing.replicates.iter().map(|r| total(&r.attributed, id)).collect();
         let windows = relative_half_width(&replicates?, *timing.groups.get(&id)?)?;
         Some(windows.hypot(of_time(*samples.get(&id)?)).hypot(timing.speed_error_of(id)))

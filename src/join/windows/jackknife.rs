@@ -5,18 +5,23 @@ use crate::student::quantile;
 /// Windows are divided into this many groups, each of which is left out once. Neighbours go to different groups.
 pub const GROUPS: usize = 16;
 
+/// The group of a window, by its number.
+pub fn group_of(window: usize) -> usize {
+    window % GROUPS
+}
+
 /// In how many groups a figure is, whose part in each window is in `parts`: n equal ones among others of 0 are n (Kish's effective size).
 pub fn groups_with(parts: impl Iterator<Item = f64>) -> usize {
     let mut groups = [0.0; GROUPS];
-    parts.enumerate().for_each(|(window, part)| groups[window % GROUPS] += part);
+    parts.enumerate().for_each(|(window, part)| groups[group_of(window)] += part);
     let squares: f64 = groups.iter().map(|part| part * part).sum();
     if squares > 0.0 { (groups.iter().sum::<f64>().powi(2) / squares).round() as usize } else { 0 }
 }
 
 /// The half-width of the 95 % interval of a figure, whose value without each group is in `replicates`, and which is in so many `groups`;
-/// `None` if these are fewer than two.
+/// `None` if these are fewer than two. No figure is in more groups than there are replicates.
 pub fn half_width(replicates: &[f64], groups: usize) -> Option<f64> {
-    let t = quantile(replicates.len().min(groups).saturating_sub(1))?;
+    let t = quantile(groups.saturating_sub(1))?;
     let k = replicates.len() as f64;
     let mean = replicates.iter().sum::<f64>() / k;
     let squares: f64 = replicates.iter().map(|value| (value - mean).powi(2)).sum();

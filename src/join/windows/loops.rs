@@ -62,7 +62,6 @@ fn intervals(timing: &TimingWindows<'_>, id: FunctionId, windows: &[OfLoops], ot
     let of_loop = |number: usize| {
         let sum = |kept: &mut dyn Iterator<Item = usize>| kept.map(|i| windows[i][number]).sum::<f64>();
         let rate = |instructions: f64, seconds: Option<f64>| Some(instructions / seconds?).filter(|rate| *rate > 0.0);
-        rate(sum(&mut (0..windows.len())), seconds_of(&timing.attributed.window_s))?;
         let without_one = |replicate: &Replicate| {
             rate(sum(&mut replicate.kept.iter().copied()), seconds_of(&replicate.attributed.window_s))
         };

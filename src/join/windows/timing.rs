@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::attribute::{Attributed, attribute};
-use super::jackknife::{GROUPS, groups_with};
+use super::jackknife::{GROUPS, group_of, groups_with};
 use crate::join::blocks::{ExecutedBlocks, Span};
 use crate::join::code_map::FunctionId;
 use crate::profile::code::CodeRef;
@@ -72,7 +72,7 @@ impl<'w> TimingWindows<'w> {
     ) -> Self {
         let used = windows.len().min(GROUPS);
         let without = |left_out: usize| {
-            let kept: Vec<usize> = (0..instructions.len()).filter(|i| i % GROUPS != left_out).collect();
+            let kept: Vec<usize> = (0..instructions.len()).filter(|i| group_of(*i) != left_out).collect();
             let (instructions, seconds): (Vec<_>, Vec<_>) =
                 kept.iter().map(|&i| (instructions[i].clone(), work_s[i])).unzip();
             Replicate { kept, attributed: attribute(native_s, &instructions, &seconds) }

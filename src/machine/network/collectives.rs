@@ -82,18 +82,18 @@ pub fn measure(
 ) -> Result<(Vec<CollectiveCurve>, Vec<String>), NetworkError> {
     let (call, members) = (planned.call, planned.members);
     let sizes: Vec<u64> = planned.bytes.iter().copied().filter(|bytes| planned.has_room(*bytes)).collect();
+    let lasts = if call.synchronizes() {
+        Lasts::OnAverage
+    } else if hosts.have_one_clock() {
+        Lasts::UntilTheLast
+    } else {
+        Lasts::InTheSlowest
+    };
     let mut measure = |Rounds { bytes, rounds, .. }: Rounds| {
         let before = burst.map_or(0, |burst| burst * 3 / 2 / bytes.max(1)).min(u64::from(DRAINING)) as u32;
         let before = if bytes == 0 { 0 } else { before };
         let stamps = team.lead(&Step::Collective { call, members, bytes, rounds: rounds + before })?;
         let rounds = 0..stamps.first().map_or(0, |stamps| stamps.len() / 2);
-        let lasts = if call.synchronizes() {
-            Lasts::OnAverage
-        } else if hosts.have_one_clock() {
-            Lasts::UntilTheLast
-        } else {
-            Lasts::InTheSlowest
-        };
         let seconds = rounds.map(|round| seconds(&stamps, round, members, lasts));
         Ok(seconds.skip(before as usize).collect())
     };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::step::Pair;
 use crate::machine::host::topology::cpulist;
 use crate::profile::network::{Distance, NetworkHost};
+use crate::tracee::boot::boot_id;
 
 /// Where a rank is, as it says itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ impl Place {
         let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim();
         Place {
             host: read("/proc/sys/kernel/hostname").chars().take(LONGEST_NAME).collect(),
-            boot: read("/proc/sys/kernel/random/boot_id"),
+            boot: boot_id().unwrap_or_default(),
             cpus: cpus.chars().take(LONGEST_LIST).collect(),
         }
     }

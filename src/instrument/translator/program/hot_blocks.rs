@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::heap;
 use crate::instrument::translator::program::thread::Thread;
@@ -28,7 +27,7 @@ pub fn look_for_hot_blocks(
     heap::advise();
     for (&id, address_space) in address_spaces {
         // Only code without records is relaid out: while threads execute other versions, nobody sees where its jumps go.
-        let of_space = || threads.values().filter(|t| t.address_space == id && t.version == Version::Plain);
+        let of_space = || threads.values().filter(|t| t.address_space == id && !t.version.collects());
         if of_space().next().is_none() {
             continue;
         }

@@ -95,6 +95,13 @@ impl Default for PlacingSettings {
     }
 }
 
+impl PlacingSettings {
+    /// Interval between two looks.
+    fn look(&self) -> Duration {
+        self.after.min(LOOK)
+    }
+}
+
 /// The state of relayout: recent counts, and the plan.
 #[derive(Debug)]
 pub struct Placing {
@@ -308,14 +315,14 @@ pub struct HotnessPoll {
 impl HotnessPoll {
     /// Looks from now on, for code caches with these settings.
     pub fn new(settings: PlacingSettings) -> Self {
-        let mut ticks = Ticks::new(settings.after.min(LOOK));
+        let mut ticks = Ticks::new(settings.look());
         ticks.go_on();
         HotnessPoll { looked: Instant::now(), settings, ticks }
     }
 
     /// Whether to look now; restarts the interval if so.
     pub fn is_time(&mut self, now: Instant) -> bool {
-        let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
+        let is_time = now.duration_since(self.looked) >= self.settings.look();
         if is_time {
             self.looked = now;
         }
