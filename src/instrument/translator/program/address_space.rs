@@ -185,6 +185,11 @@ impl AddressSpace {
         true
     }
 
+    /// Whether a plan of relayout is being carried out.
+    pub fn is_relaid_out(&self) -> bool {
+        self.image.placing.borrow().is_carrying_out()
+    }
+
     /// Plans the relayout of its hot blocks from the counters of threads, those in the contexts that follow.
     pub fn plan_relayout(&mut self, counts: (Vec<u64>, Vec<u32>), now: Instant) {
         let mut cache = self.image.cache.borrow_mut();

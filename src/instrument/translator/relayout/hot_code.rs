@@ -19,6 +19,7 @@ use crate::instrument::translator::relayout::target_prediction::look_where_jumps
 use crate::instrument::translator::translate::edge_counters::runs_on;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, Terminator};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::tracee::address::Address;
 use crate::tracee::wake_up::Ticks;
@@ -27,21 +28,23 @@ use crate::tracee::wake_up::Ticks;
 /// instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
 /// instead of 1.45.)
 const FIRST: Duration = Duration::from_millis(25);
-/// Time from there to the second relayout, which happens if other blocks are hot by then.
-const AGAIN: Duration = Duration::from_millis(300);
+/// Time between two looks whether other blocks are hot. A phase of a program may be short.
+const AGAIN: Duration = Duration::from_millis(50);
+/// A look comes no sooner than this multiple of the time that the previous one took.
+const LOOKS_PART: u32 = 50;
+/// See [`PlacingSettings::part`].
+const PART: u32 = 10;
 /// A code cache in which more than one block in this many is new since the previous check is still filling: the program is
 /// starting, other blocks will soon be hot, and threads that ask for translations would wait for the plan.
 const FILLING: usize = 32;
 /// Longest delay of relayout for such a cache, as a multiple of the first wait.
 const PUT_OFF: u32 = 36;
-/// Factor by which the interval grows each time.
-const LONGER: u32 = 4;
 /// Shortest interval between two checks whether relayout is due.
 const LOOK: Duration = Duration::from_millis(25);
 /// Share of recent execution that the hot blocks cover.
 const HOT: f64 = 0.995;
-/// If well-placed blocks cover this share of it, no block is relaid out.
-const WELL_PLACED: f64 = 0.9;
+/// Relayout is due when blocks that are worth it and are not well placed cover more than this share of it.
+const BADLY_PLACED: f64 = 0.1;
 /// A block is not well placed if less than one part in this many of the recent execution had been seen when it was placed.
 const LITTLE: u64 = 8;
 /// See [`PlacingSettings::worth`]: relayout of a rarer block takes longer than it can save (measured: of 26,000 hot blocks of a
@@ -63,10 +66,11 @@ const LEAF_BYTES: usize = 160;
 pub struct PlacingSettings {
     /// Time from a program's start to the first relayout.
     pub after: Duration,
-    /// Time from there to the second relayout.
+    /// Time between two looks from there on.
     pub again: Duration,
-    /// Factor by which that interval grows each time.
-    pub longer: u32,
+    /// Relayout takes at most one part in this many of the time since the program's start, from the second time on; with 0, it takes
+    /// whatever it needs.
+    pub part: u32,
     /// From this many hot blocks on, they have more taken branches than the branch target buffer holds: their landings avoid
     /// taken branches, at the cost of saving the flags.
     pub spare_branches_from: usize,
@@ -86,7 +90,7 @@ impl Default for PlacingSettings {
         PlacingSettings {
             after: FIRST,
             again: AGAIN,
-            longer: LONGER,
+            part: PART,
             spare_branches_from,
             short_code_from: MANY_BRANCHES,
             worth: WORTH,
@@ -108,8 +112,9 @@ pub struct Placing {
     settings: PlacingSettings,
     begun: Instant,
     due: Instant,
-    interval: Duration,
-    /// Counts at the last look.
+    /// Time that relayout has taken so far.
+    spent: Duration,
+    /// Counts at the last look that found no need for relayout, or at the last relayout.
     before: Vec<u64>,
     /// Number of blocks at the previous check whether relayout is due.
     blocks: usize,
@@ -139,7 +144,7 @@ impl Placing {
             settings,
             begun,
             due: begun + settings.after,
-            interval: settings.again,
+            spent: Duration::ZERO,
             before: Vec::new(),
             blocks: 0,
             round: 0,
@@ -183,18 +188,21 @@ impl Placing {
         self.due = self.due.max(now + self.settings.after);
     }
 
-    /// The increase of each counter since the last look.
+    /// The increase of each counter since then.
     fn recent(&self, counts: &[u64]) -> Vec<u64> {
         let then = self.before.iter().copied().chain(std::iter::repeat(0));
         // A thread that has ended took its counts along.
         counts.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
     }
 
-    /// The last look found these `counts`.
-    fn looked(&mut self, now: Instant, counts: Vec<u64>) {
-        self.due = now + self.interval;
-        self.interval *= self.settings.longer;
-        self.before = counts;
+    /// A look that began at `now` has ended.
+    fn looked(&mut self, now: Instant) {
+        self.due = now + self.settings.again.max(LOOKS_PART * now.elapsed());
+    }
+
+    /// Whether relayout at `now` would not take more than its part of the time.
+    fn may_take_time(&self, now: Instant) -> bool {
+        self.round == 0 || self.settings.part * self.spent <= now.saturating_duration_since(self.begun)
     }
 }
 
@@ -203,6 +211,7 @@ impl Placing {
     /// to the new copy.
     pub fn place_some(&mut self, cache: &mut CodeCache, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.plan.pop_front() else { return false };
+        let begun = Instant::now();
         ChainWriter::new(cache, source, &self.hot_blocks, self.settings.leaf_bytes).place(&chain, self.round);
         if self.plan.is_empty() {
             self.hot_blocks = AddressMap::default();
@@ -211,7 +220,13 @@ impl Placing {
                 self.gathering = Gathering::plan(cache, &contexts);
             }
         }
+        self.spent += begun.elapsed();
         true
+    }
+
+    /// Whether chains are still to be written.
+    pub fn is_carrying_out(&self) -> bool {
+        !self.plan.is_empty()
     }
 
     /// Moves one more stretch of memory to a huge page; returns whether there was any.
@@ -219,7 +234,8 @@ impl Placing {
         self.gathering.go_on(cache, contexts)
     }
 
-    /// Plans a relayout from the counters of threads, those in the contexts `of`; later, if these threads hardly move.
+    /// Looks at the counters of threads, those in the contexts `of`, and plans a relayout if much recent execution would gain
+    /// from it; later, if these threads hardly move.
     pub fn plan(
         &mut self,
         cache: &mut CodeCache,
@@ -230,6 +246,15 @@ impl Placing {
     ) {
         cache.add_flows(&mut counts);
         let recent = self.recent(&counts);
+        let execution = Execution::of(cache, &recent, self.settings.worth, self.executed.len());
+        let need = execution.need(&self.executed);
+        if need != Need::Relayout || !self.may_take_time(now) {
+            if need == Need::None {
+                self.before = counts;
+            }
+            self.looked(now);
+            return;
+        }
         let seen = look_where_jumps_go(cache, contexts, (&recent, &of), self.settings.worth);
         if !seen && self.put_off < MOST_PUT_OFF {
             self.put_off += 1;
@@ -238,12 +263,14 @@ impl Placing {
         }
         self.put_off = 0;
         self.contexts = of;
-        self.looked(now, counts);
-        let blocks: Vec<_> =
-            self.choose(cache, &recent).into_iter().map(|(id, count)| (cache.block(id).start, count)).collect();
+        self.before = counts;
+        self.executed.push(execution.all);
+        let hot = execution.hot(cache);
+        self.hot = hot.len();
         cache.style = self.style();
+        let blocks = hot.into_iter().filter(|(_, count)| *count >= self.settings.worth);
         let mut hot = Vec::new();
-        for (at, count) in blocks {
+        for (at, count) in blocks.map(|(id, count)| (cache.block(id).start, count)).collect::<Vec<_>>() {
             // Calls of a marker function, or those that are recorded, must reach the code that reports the call.
             if cache.markers.contains_key(&at.get()) || cache.watched.at(at.get()).is_some() {
                 continue;
@@ -251,54 +278,102 @@ impl Placing {
             if let Some(block) = source.block(at) {
                 let (successors, repeats) = cache.runs_into(&block);
                 let runs_on = runs_on(&block, successors[0]);
-                hot.push(HotBlock { at, count, successors, runs_on, repeats });
+                let needs_flags = source.dead_at(at) == Dead::None;
+                hot.push(HotBlock { at, count, successors, runs_on, repeats, needs_flags });
             }
         }
         self.hot_blocks = hot.iter().map(|b| (b.at.get(), *b)).collect();
         self.round += 1;
         self.plan = chains(&hot).into();
+        self.spent += now.elapsed();
+        self.looked(Instant::now());
     }
+}
 
-    /// The blocks that cover nearly all `recent` execution: (block, executions).
-    fn choose(&mut self, cache: &CodeCache, recent: &[u64]) -> Vec<(BlockId, u64)> {
-        let mut all = 0;
-        let mut placed_in = vec![0u64; self.executed.len()];
-        // Inlined blocks count for their originals.
-        let mut counts = vec![0u64; cache.blocks.len()];
+/// Whether a code cache needs relayout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Nearly all recent execution is well placed.
+    None,
+    /// Not enough of it is, but few blocks were executed often enough so far.
+    NotYet,
+    /// Blocks that are worth it are not well placed.
+    Relayout,
+}
+
+/// What threads executed recently. A block's weight is its executions times its length in bytes.
+#[derive(Debug)]
+struct Execution {
+    /// Executions of each block; those of an inlined one count for its original.
+    counts: Vec<u64>,
+    /// The weight of all blocks.
+    all: u64,
+    /// The weight of the blocks that each round has placed; the first entry is for blocks in no round.
+    placed_in: Vec<u64>,
+    /// The part of it in blocks that are executed often enough for relayout.
+    worth_in: Vec<u64>,
+}
+
+impl Execution {
+    /// The `recent` executions by counter, after so many `rounds` (and none). Relayout of a block executed `worth` times is
+    /// worth it.
+    fn of(cache: &CodeCache, recent: &[u64], worth: u64, rounds: usize) -> Self {
+        let mut execution = Execution {
+            counts: vec![0; cache.blocks.len()],
+            all: 0,
+            placed_in: vec![0; rounds],
+            worth_in: vec![0; rounds],
+        };
         for (id, block) in cache.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
             let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
-            let Some(found) = cache.find(block.version, block.start).filter(|_| count > 0) else { continue };
+            if count == 0 {
+                continue;
+            }
+            let Some(found) = cache.find(block.version, block.start) else { continue };
             if block.copied || found == id as BlockId {
                 let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
-                counts[found as usize] += count;
-                all += weight;
-                placed_in[block.placed as usize] += weight;
+                execution.counts[found as usize] += count;
+                execution.all += weight;
+                execution.placed_in[block.placed as usize] += weight;
+                execution.worth_in[block.placed as usize] += if count >= worth { weight } else { 0 };
             }
         }
-        // Rounds planned from few executions do not count as good placement.
-        let known = self.executed.iter().zip(&placed_in).skip(1).filter(|(then, _)| **then >= all / LITTLE);
-        let well_placed: u64 = known.map(|(_, weight)| weight).sum();
-        self.executed.push(all);
-        let executed = counts.into_iter().enumerate().filter(|(_, count)| *count > 0).map(|(id, count)| {
+        execution
+    }
+
+    /// Whether this calls for relayout, where so much had been `executed` before each round: a round planned from few
+    /// executions is not a good placement.
+    fn need(&self, executed: &[u64]) -> Need {
+        let (mut badly, mut worth) = (0, 0);
+        for (round, then) in executed.iter().enumerate() {
+            if round == 0 || *then < self.all / LITTLE {
+                badly += self.placed_in[round];
+                worth += self.worth_in[round];
+            }
+        }
+        let is_much = |weight: u64| weight as f64 > BADLY_PLACED * self.all as f64;
+        match (is_much(badly), is_much(worth)) {
+            (_, true) => Need::Relayout,
+            (true, false) => Need::NotYet,
+            (false, false) => Need::None,
+        }
+    }
+
+    /// The blocks that cover nearly all of it, those of the greatest weight first: (block, executions).
+    fn hot(&self, cache: &CodeCache) -> Vec<(BlockId, u64)> {
+        let executed = self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(id, &count)| {
             let code = &cache.blocks[id].code;
             (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
         });
         let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();
-        self.hot = 0;
-        if well_placed as f64 > WELL_PLACED * all as f64 {
-            return Vec::new();
-        }
         blocks.sort_by(|a, b| b.cmp(a));
         let mut covered = 0;
-        let enough = |(weight, _, _): &&(u64, BlockId, u64)| {
-            let go_on = (covered as f64) < HOT * all as f64;
+        let enough = |(weight, _, _): &(u64, BlockId, u64)| {
+            let go_on = (covered as f64) < HOT * self.all as f64;
             covered += weight;
             go_on
         };
-        let hot: Vec<_> = blocks.iter().take_while(enough).collect();
-        self.hot = hot.len();
-        let worth = self.settings.worth;
-        hot.into_iter().filter(|block| block.2 >= worth).map(|&(_, id, count)| (id, count)).collect()
+        blocks.into_iter().take_while(enough).map(|(_, id, count)| (id, count)).collect()
     }
 }
 
@@ -369,8 +444,35 @@ mod tests {
         let mut placing = Placing::new(settings);
         assert!(!placing.is_time(at(&placing, 3500), 1000));
         assert!(placing.is_time(at(&placing, 3601), 2000), "not for ever");
-        placing.looked(at(&placing, 3601), Vec::new());
         placing.round = 1;
+        placing.due = at(&placing, 3700);
         assert!(placing.is_time(at(&placing, 5000), 4000), "only the first time");
+    }
+    #[test]
+    fn blocks_in_no_round_call_for_relayout_once_they_are_worth_it() {
+        let execution = |placed_in: [u64; 2], worth_in: [u64; 2]| Execution {
+            counts: Vec::new(),
+            all: placed_in.iter().sum(),
+            placed_in: placed_in.to_vec(),
+            worth_in: worth_in.to_vec(),
+        };
+        let much = [0, 1000];
+        assert_eq!(execution([50, 950], [50, 950]).need(&much), Need::None, "a twentieth");
+        assert_eq!(execution([500, 500], [500, 500]).need(&much), Need::Relayout);
+        assert_eq!(execution([500, 500], [50, 500]).need(&much), Need::NotYet);
+        assert_eq!(execution([0, 1000], [0, 1000]).need(&[0, 100]), Need::Relayout, "planned from a tenth of it");
+        assert_eq!(execution([0, 0], [0, 0]).need(&much), Need::None, "no thread moved");
+    }
+
+    #[test]
+    fn relayout_takes_a_part_of_the_time() {
+        let settings = PlacingSettings { part: 10, ..PlacingSettings::default() };
+        let mut placing = Placing::new(settings);
+        placing.spent = Duration::from_millis(100);
+        let soon = placing.begun + Duration::from_millis(900);
+        assert!(placing.may_take_time(soon), "the first time");
+        placing.round = 1;
+        assert!(!placing.may_take_time(soon));
+        assert!(placing.may_take_time(soon + Duration::from_millis(100)));
     }
 }

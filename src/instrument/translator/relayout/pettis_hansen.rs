@@ -18,6 +18,8 @@ pub struct HotBlock {
     pub runs_on: bool,
     /// It is one of its successors.
     pub repeats: bool,
+    /// It uses flags that an earlier block has set: a counter in it has to save them.
+    pub needs_flags: bool,
 }
 
 /// A block in its chain.
@@ -83,6 +85,7 @@ pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
     }
     chains.retain(|c| !c.is_empty());
     chains.sort_by_key(|c| std::cmp::Reverse(c.iter().map(|&i| blocks[i].count).max()));
+    chains.iter_mut().for_each(|chain| begin_without_flags(chain, blocks));
     let mut predecessors = vec![0; blocks.len()];
     for successor in blocks.iter().flat_map(|b| b.successors).flatten() {
         by_start.get(&successor.get()).into_iter().for_each(|&i| predecessors[i] += 1);
@@ -105,6 +108,18 @@ pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
     chains.into_iter().map(|c| (0..c.len()).map(|n| placed(&c, n)).collect()).collect()
 }
 
+/// Makes a chain that is a loop begin, and so have its counter, where no flags have to be saved for it, if control goes round the
+/// whole of it nearly always.
+fn begin_without_flags(chain: &mut [usize], blocks: &[HotBlock]) {
+    let (Some(&first), Some(&last)) = (chain.first(), chain.last()) else { return };
+    let is_loop = blocks[last].successors.contains(&Some(blocks[first].at));
+    let is_even = chain.iter().all(|&i| blocks[i].count.abs_diff(blocks[first].count) <= blocks[first].count / DETOUR);
+    if is_loop && is_even && blocks[first].needs_flags {
+        let begin = chain.iter().position(|&i| !blocks[i].needs_flags).unwrap_or(0);
+        chain.rotate_left(begin);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +128,7 @@ mod tests {
         let successor = |i: usize| successors.get(i).map(|&s| Address::new(s));
         let repeats = successors.contains(&at);
         let successors = [successor(0), successor(1)];
-        HotBlock { at: Address::new(at), count, successors, runs_on: !repeats, repeats }
+        HotBlock { at: Address::new(at), count, successors, runs_on: !repeats, repeats, needs_flags: false }
     }
 
     fn placed(blocks: &[HotBlock]) -> Vec<Vec<u64>> {
@@ -162,6 +177,20 @@ mod tests {
         // 5 → 6 → 7 → 5, left from 7 to 8; entered at 6.
         let blocks = [block(5, 99, &[6]), block(6, 100, &[7]), block(7, 100, &[8, 5]), block(8, 1, &[])];
         assert_eq!(placed(&blocks), [vec![6, 7, 5], vec![8]]);
+    }
+
+    #[test]
+    fn a_loop_begins_where_no_flags_are_to_be_saved() {
+        let needing = |block: HotBlock| HotBlock { needs_flags: true, ..block };
+        // 5 → 6 → 7 → 5, entered at 6 and left from 7 to 8.
+        let closed = |exits: u64| {
+            let (second, third) = (block(6, 1000, &[7]), block(7, 1000, &[8, 5]));
+            [block(5, 1000 - exits, &[6]), needing(second), needing(third), block(8, exits, &[])]
+        };
+        assert_eq!(placed(&closed(1)), [vec![5, 6, 7], vec![8]]);
+        assert_eq!(placed(&closed(300))[0], [6, 7, 5], "it is left often");
+        let open = [needing(block(5, 1000, &[6])), block(6, 1000, &[7]), block(7, 1000, &[])];
+        assert_eq!(placed(&open), [vec![5, 6, 7]]);
     }
 
     #[test]

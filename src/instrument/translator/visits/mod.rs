@@ -135,7 +135,7 @@ impl Visitor {
         crate::instrument::translator::program::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let placing =
-            PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, longer: 1, ..PlacingSettings::default() };
+            PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, part: 0, ..PlacingSettings::default() };
         let mut run = Run::new(Pid::from_raw(0), sinks, placing, None, true);
         run.recorded.calls = CallRecorder::of_windows(None);
         ticks(&mut run).for_each(Ticks::rest);
