@@ -11,7 +11,7 @@ use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId, KnownFunction};
 use super::counts::{Counts, FunctionCounts};
 use super::disassembly;
-use super::facts::{self, Common, Measured, MeasuredTraffic};
+use super::facts::{self, Common, Estimated, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
 use super::intervals::Intervals;
 use super::loops::LoopNest;
@@ -122,6 +122,7 @@ impl<'e> Joined<'e> {
             intervals: evidence.counted.and_then(|counted| counted.estimate.as_ref()).map(Intervals::of),
             common: Common {
                 counted_threads: counted_threads(evidence),
+                processes: thread_infos(evidence).iter().map(|t| t.pid).collect(),
                 allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
                 uncounted_share: evidence.counted.map_or(0.0, |c| c.uncounted_share),
                 missing: evidence.counted.map_or(Missing::default(), |c| c.missing),
@@ -322,6 +323,13 @@ impl<'e> Joined<'e> {
         self.intervals.as_ref().map(|intervals| intervals.of_function(place)).transpose()
     }
 
+    /// How well the counts of the function at `place` are known; `None`: they were not extended from windows, or have no interval.
+    fn estimated(&self, place: Option<Place>) -> Option<Estimated> {
+        let intervals = self.intervals.as_ref()?;
+        let counts = intervals.of_function(place).ok()?;
+        Some(Estimated { counts, figures: intervals.figures_of_function(place) })
+    }
+
     /// The same of the loop at `header` of the function at `place`.
     ///
     /// # Errors
@@ -355,7 +363,7 @@ impl<'e> Joined<'e> {
             elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
-            estimated: self.interval(known.place).unwrap_or_default(),
+            estimated: self.estimated(known.place),
             made_at_run_time: known.made_at_run_time,
             traffic: self.traffic_of(&context, |offset| !nest.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
@@ -429,7 +437,7 @@ impl<'e> Joined<'e> {
                 elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
                 inclusive_s: None,
                 counts,
-                estimated: of_loop,
+                estimated: of_loop.map(Estimated::alike),
                 made_at_run_time,
                 traffic: self.traffic_of(context, |offset| nest.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),

@@ -8,6 +8,7 @@ use super::time::Elapsed;
 use super::traffic;
 use crate::profile::disassembly::Disassembly;
 use crate::profile::evidence::counted::Missing;
+use crate::profile::evidence::estimate::Figures;
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::evidence::pages::Estimate;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Function, PerThread, Source, Work};
@@ -21,8 +22,8 @@ pub struct Measured<'a> {
     pub inclusive_s: Option<f64>,
     /// From the counted pass, or the reason why there is none.
     pub counts: Result<&'a Counts, String>,
-    /// Half-width of the 95 % interval of counts that were extended from windows, relative. `None`: all was counted.
-    pub estimated: Option<f64>,
+    /// How well counts that were extended from windows are known. `None`: all was counted.
+    pub estimated: Option<Estimated>,
     /// It was made at run time: some of it may have been counted, some not.
     pub made_at_run_time: bool,
     /// From the memory model, or the reason why there is none.
@@ -31,6 +32,22 @@ pub struct Measured<'a> {
     pub chains: (Vec<Chain>, f64),
     /// How often it was called; `None` for loops.
     pub calls: Option<u64>,
+}
+
+/// Half-widths of 95 % intervals, relative.
+#[derive(Debug, Clone, Copy)]
+pub struct Estimated {
+    /// Of counts of instructions.
+    pub counts: f64,
+    /// Of figures that need not go with these.
+    pub figures: Figures,
+}
+
+impl Estimated {
+    /// All figures are known as well as the counts.
+    pub fn alike(counts: f64) -> Self {
+        Estimated { counts, figures: Figures { flops: Some(counts), l1_bytes: Some(counts) } }
+    }
 }
 
 /// Traffic with its error and its shares.
@@ -59,6 +76,8 @@ pub struct Common {
     pub total_cpu_s: f64,
     /// Index in `run.threads` of each thread of the counted evidence.
     pub counted_threads: Vec<u32>,
+    /// The process of each thread of `run.threads`.
+    pub processes: Vec<u32>,
     /// CPUs that each thread of `run.threads` was allowed.
     pub allowed_cpus: Vec<Option<u32>>,
     /// Share of the counted pass's CPU time in code that was not counted.
@@ -73,6 +92,8 @@ pub struct Common {
 const SIGNALS: &str = "signals or traps, for the most part: the kernel counted too few page faults for it";
 /// Of counts that were extended from windows, where a function had several threads.
 const THREADS_APART: &str = "windows meet each thread at other times: how the counts divide among them is not known";
+/// Why FLOPs or bytes that were extended from windows are null.
+const FEW_WINDOWS: &str = "too few windows met the part of it that has them";
 /// Why a count that is not null is not the whole.
 const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
 const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
@@ -94,7 +115,9 @@ pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
         missing(function, "per_thread", THREADS_APART);
     }
     let team = team(measured, common);
-    function.team = (!team.is_empty()).then_some(team.len() as u32);
+    let together = measured.elapsed.as_ref().map_or(usize::MAX, |elapsed| most_at_once(&elapsed.concurrency));
+    let size = if is_in_turn(&team, together, common) { 1 } else { team.len() as u32 };
+    function.team = (size > 0).then_some(size);
     fill_time(function, measured, common);
     function.allowed_cpus = allowed_cpus(&team, &function.concurrency, common);
 }
@@ -180,7 +203,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     let is_part = of_all || measured.made_at_run_time && common.uncounted_share > 0.0;
     let uncounted = is_part.then_some(common.uncounted_share);
     let (how_counted, error) = match measured.estimated {
-        Some(of_windows) => ("estimated", Some(of_windows + uncounted.unwrap_or(0.0))),
+        Some(of_windows) => ("estimated", Some(of_windows.counts + uncounted.unwrap_or(0.0))),
         None => ("counted", uncounted),
     };
     let how = || Source {
@@ -191,6 +214,20 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     fields.iter().for_each(|f| {
         function.source.insert((*f).into(), how());
     });
+    if let Some(Estimated { figures, .. }) = measured.estimated {
+        let of_figures = [("flops", figures.flops), ("fp_instructions", figures.flops), ("bytes.l1", figures.l1_bytes)];
+        for (field, half_width) in of_figures {
+            let known = half_width.map(|half_width| half_width + uncounted.unwrap_or(0.0));
+            let reason = if known.is_some() { how().reason } else { Some(FEW_WINDOWS.to_owned()) };
+            function.source.insert(field.into(), Source { error: known, reason, ..how() });
+        }
+        if figures.flops.is_none() {
+            (function.flops, function.fp_instructions) = (None, None);
+        }
+        if figures.l1_bytes.is_none() {
+            function.bytes = None;
+        }
+    }
     if counts.uncounted_dynamic > 0 {
         let reason = Some("taken as if all lanes were active: the engine did not count the masks of some".to_owned());
         let how = || how_counted.to_owned();
@@ -207,7 +244,8 @@ fn is_seen(traffic: &MeasuredTraffic) -> bool {
 fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     let near = ["bytes.l2", "cache_misses"];
     let far = ["bytes.l3", "bytes.dram", "misses"];
-    let of_counts = measured.estimated;
+    let of_counts =
+        measured.estimated.map(|of_windows| of_windows.counts.max(of_windows.figures.l1_bytes.unwrap_or(0.0)));
     let known = |traffic: &'m MeasuredTraffic| {
         let error = traffic::error_of_windows(&traffic.sum, traffic.one_in, traffic.error);
         error.map(|error| (traffic, of_counts.map_or(error, |of_counts| Some(error.unwrap_or(0.0).hypot(of_counts)))))
@@ -322,8 +360,19 @@ fn busy(work: &BTreeMap<u32, f64>, least: f64) -> BTreeSet<u32> {
 fn allowed_cpus(team: &[u32], concurrency: &[f64], common: &Common) -> Option<u32> {
     let allowed = team.iter().filter_map(|t| common.allowed_cpus.get(*t as usize).copied().flatten());
     let widest = allowed.max()?;
-    let together = concurrency.iter().rposition(|share| *share > 0.01).map_or(0, |k| k as u32 + 1);
-    Some(widest.max(together))
+    Some(widest.max(most_at_once(concurrency) as u32))
+}
+
+/// The most threads at work at once, by the share of the time with k of them.
+fn most_at_once(concurrency: &[f64]) -> usize {
+    concurrency.iter().rposition(|share| *share > 0.01).map_or(0, |k| k + 1)
+}
+
+/// Whether `team` is of processes that ran one after another, `together` of its threads at once: as the commands of a script do, which
+/// cannot share their work.
+fn is_in_turn(team: &[u32], together: usize, common: &Common) -> bool {
+    let processes: BTreeSet<u32> = team.iter().filter_map(|t| common.processes.get(*t as usize).copied()).collect();
+    together == 1 && processes.len() > 1 && processes.len() == team.len()
 }
 
 fn source(function: &mut Function, field: &str, how: &str, error: Option<f64>) {
@@ -332,4 +381,19 @@ fn source(function: &mut Function, field: &str, how: &str, error: Option<f64>) {
 
 fn missing(function: &mut Function, field: &str, reason: &str) {
     function.source.insert(field.into(), Source::not_measured(reason));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_one_after_another_are_no_team() {
+        let common = Common { processes: vec![7, 7, 8, 9], ..Common::default() };
+        assert!(is_in_turn(&[0, 2, 3], 1, &common));
+        assert!(!is_in_turn(&[0, 2, 3], 2, &common), "they share the work");
+        assert!(!is_in_turn(&[0, 1], 1, &common), "threads of one process may take turns under a lock");
+        assert!(!is_in_turn(&[0], 1, &common));
+        assert_eq!((most_at_once(&[0.995, 0.005]), most_at_once(&[0.5, 0.5]), most_at_once(&[])), (1, 2, 0));
+    }
 }

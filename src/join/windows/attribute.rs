@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::join::code_map::FunctionId;
+use super::strata::StratumId;
 
 /// Rounds of the iteration. Few, since the durations of windows are noisy: what more rounds change is noise.
 const ROUNDS: usize = 10;
@@ -17,31 +17,31 @@ const NEARLY: f64 = 0.999;
 #[derive(Debug, Clone, Default)]
 pub struct Attributed {
     /// Instructions.
-    pub instructions: HashMap<FunctionId, f64>,
+    pub instructions: HashMap<StratumId, f64>,
     /// Seconds.
-    pub window_s: HashMap<FunctionId, f64>,
+    pub window_s: HashMap<StratumId, f64>,
     /// Native seconds.
-    pub native_s: HashMap<FunctionId, f64>,
+    pub native_s: HashMap<StratumId, f64>,
     /// Native seconds for each second in windows, over the whole program.
     pub expansion: f64,
 }
 
 impl Attributed {
     /// Instructions a second of a function.
-    pub fn rate(&self, id: FunctionId) -> f64 {
-        let of = |map: &HashMap<FunctionId, f64>| map.get(&id).copied().unwrap_or(0.0);
+    pub fn rate(&self, id: StratumId) -> f64 {
+        let of = |map: &HashMap<StratumId, f64>| map.get(&id).copied().unwrap_or(0.0);
         let seconds = of(&self.window_s);
         if seconds > 0.0 { of(&self.instructions) / seconds } else { 0.0 }
     }
 
     /// Whether the rate of a function is the largest possible one: windows say nothing of its time.
-    pub fn is_limited(&self, id: FunctionId) -> bool {
+    pub fn is_limited(&self, id: StratumId) -> bool {
         self.rate(id) >= NEARLY * FASTEST
     }
 
     /// By what the counts of all windows, which have `instructions`, are multiplied for the whole run. A function without a sample of its own
     /// has the program's factor.
-    pub fn factor(&self, id: FunctionId, instructions: f64) -> f64 {
+    pub fn factor(&self, id: StratumId, instructions: f64) -> f64 {
         let native_s = self.native_s.get(&id).copied().unwrap_or(0.0);
         match self.rate(id) * native_s {
             native if native > 0.0 && instructions > 0.0 => 1.0 + native / instructions,
@@ -56,11 +56,11 @@ impl Attributed {
 ///
 /// `native_s`: native seconds by function; `instructions`: by window and function.
 pub fn attribute(
-    native_s: &HashMap<FunctionId, f64>,
-    instructions: &[HashMap<FunctionId, f64>],
+    native_s: &HashMap<StratumId, f64>,
+    instructions: &[HashMap<StratumId, f64>],
     work_s: &[f64],
 ) -> Attributed {
-    let mut sums: HashMap<FunctionId, f64> = HashMap::new();
+    let mut sums: HashMap<StratumId, f64> = HashMap::new();
     instructions.iter().flatten().for_each(|(id, n)| *sums.entry(*id).or_default() += n);
     let all_s: f64 = work_s.iter().sum();
     let known_s: f64 = sums.keys().filter_map(|id| native_s.get(id)).sum();
@@ -75,12 +75,12 @@ pub fn attribute(
     let shrink = counted_s / all_s;
     // What no sample met (threads wait more in windows than natively) begins with the time of as many instructions of the rest.
     let known_n: f64 = sums.iter().filter(|(id, _)| native_s.get(id).is_some_and(|s| *s > 0.0)).map(|(_, n)| n).sum();
-    let expected_s = |id: &FunctionId, n: f64| match native_s.get(id) {
+    let expected_s = |id: &StratumId, n: f64| match native_s.get(id) {
         Some(seconds) if *seconds > 0.0 => *seconds,
         _ => known_s * n / known_n,
     };
     let all_expected_s: f64 = sums.iter().map(|(id, n)| expected_s(id, *n)).sum();
-    let mut window_s: HashMap<FunctionId, f64> =
+    let mut window_s: HashMap<StratumId, f64> =
         sums.iter().map(|(id, n)| (*id, expected_s(id, *n) * counted_s / all_expected_s)).collect();
     for _ in 0..ROUNDS {
         let ratio: Vec<f64> = instructions
@@ -108,7 +108,7 @@ pub fn attribute(
 mod tests {
     use super::*;
 
-    fn map(entries: &[(FunctionId, f64)]) -> HashMap<FunctionId, f64> {
+    fn map(entries: &[(StratumId, f64)]) -> HashMap<StratumId, f64> {
         entries.iter().copied().collect()
     }
 

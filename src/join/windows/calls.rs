@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use super::attribute::Attributed;
 use super::jackknife::{groups_with, half_width};
+use super::strata::StratumId;
 use super::timing::{Replicate, TimingWindows};
-use crate::join::code_map::FunctionId;
 use crate::profile::evidence::mpi::{MpiEvidence, OfWindows};
 use crate::profile::evidence::windows::{SiteCalls, Window};
 
@@ -30,7 +30,7 @@ type Pair = [f64; 2];
 /// What of a function's time counts: its share of work, or all.
 struct Counting<'w> {
     /// Native seconds at work by function.
-    work_s: &'w HashMap<FunctionId, f64>,
+    work_s: &'w HashMap<StratumId, f64>,
     of_work: bool,
 }
 
@@ -40,7 +40,7 @@ impl Counting<'_> {
         if !self.of_work {
             return attributed.expansion;
         }
-        let share = |id: &FunctionId| {
+        let share = |id: &StratumId| {
             let native_s = attributed.native_s.get(id).copied().unwrap_or(0.0);
             if native_s > 0.0 { self.work_s.get(id).copied().unwrap_or(0.0) / native_s } else { 0.0 }
         };
@@ -51,12 +51,7 @@ impl Counting<'_> {
 }
 
 /// Extends the calls and bytes of `mpi`, which are those of `windows`. `work_s`: native seconds at work, by function.
-pub fn extend(
-    mpi: &mut MpiEvidence,
-    windows: &[Window],
-    timing: &TimingWindows<'_>,
-    work_s: &HashMap<FunctionId, f64>,
-) {
+pub fn extend(mpi: &mut MpiEvidence, windows: &[Window], timing: &TimingWindows<'_>, work_s: &HashMap<StratumId, f64>) {
     if timing.speed_error >= TOO_SLOW {
         mpi.windows = Some(OfWindows::TooSlow);
         return;
@@ -122,8 +117,8 @@ mod tests {
     use crate::profile::evidence::mpi::MpiSite;
 
     /// A function that works, and one that waits.
-    const WORK: FunctionId = 0;
-    const SPIN: FunctionId = 1;
+    const WORK: StratumId = 0;
+    const SPIN: StratumId = 1;
 
     fn site(calls: u64) -> MpiSite {
         MpiSite {
@@ -148,7 +143,8 @@ mod tests {
     fn extended(windows: &[(u64, f64, f64)], work_s: f64, speed_error: f64) -> MpiSite {
         let of = |n: u64| vec![SiteCalls { site: 0, calls: n, bytes: 8 * n }];
         let all: Vec<Window> = windows.iter().map(|w| Window { calls: of(w.0), ..Window::default() }).collect();
-        let instructions = windows.iter().map(|w| HashMap::from([(WORK, w.1), (SPIN, w.2)])).collect();
+        let instructions =
+            windows.iter().map(|w| HashMap::from([(WORK, [w.1, 0.0, 0.0]), (SPIN, [w.2, 0.0, 0.0])])).collect();
         let native_s = HashMap::from([(WORK, work_s), (SPIN, 1.0 - work_s)]);
         let timing = TimingWindows {
             speed_error,

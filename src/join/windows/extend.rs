@@ -1,9 +1,9 @@
-//! Multiplies what windows met by the factors of its functions.
+//! Multiplies what windows met by the factors of its strata.
 
 use std::collections::HashMap;
 
 use super::attribute::Attributed;
-use crate::join::code_map::FunctionId;
+use super::strata::StratumId;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::memory::MemoryEvidence;
@@ -16,13 +16,13 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// Those of `attributed`, for the `instructions` of all windows; `by_place` has the functions of the places.
+    /// Those of `attributed`, for the `instructions` of all windows; `by_place` has the strata of the places.
     pub fn new(
         attributed: &Attributed,
-        instructions: &HashMap<FunctionId, f64>,
-        by_place: HashMap<CodeRef, FunctionId>,
+        instructions: &HashMap<StratumId, f64>,
+        by_place: HashMap<CodeRef, StratumId>,
     ) -> Self {
-        let factor = |id: FunctionId| attributed.factor(id, instructions.get(&id).copied().unwrap_or(0.0));
+        let factor = |id: StratumId| attributed.factor(id, instructions.get(&id).copied().unwrap_or(0.0));
         let by_place = by_place.into_iter().map(|(at, id)| (at, factor(id))).collect();
         Factors { by_place, of_program: 1.0 + attributed.expansion }
     }

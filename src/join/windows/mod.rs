@@ -1,8 +1,8 @@
 //! Extends the counts of windows to the whole run.
 //!
 //! ```text
-//!  samples outside of windows ─▶ T_f, native seconds of function f
-//!  blocks of windows ──────────▶ I_f,w, its instructions in window w ─▶ τ_f, its seconds in all windows ─▶ factor_f = (T_f + τ_f) / τ_f
+//!  samples outside of windows ─▶ T_s, native seconds of stratum s: a loop, or a function outside of its loops
+//!  blocks of windows ──────────▶ I_s,w, its instructions in window w ─▶ τ_s, its seconds in all windows ─▶ factor_s = (T_s + τ_s) / τ_s
 //! ```
 //!
 //! A function that no window met has no counts, and is never 0.
@@ -12,13 +12,13 @@ mod calls;
 mod error;
 mod extend;
 mod jackknife;
-mod loops;
 mod native;
+mod strata;
 mod timing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::blocks::{ExecutedBlocks, Span};
+use super::blocks::ExecutedBlocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::{Modules, Pass};
 use super::resolver::Resolver;
@@ -32,7 +32,11 @@ use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::evidence::windows::Window;
 
 use extend::Factors;
-use timing::TimingWindows;
+use strata::{Pieces, Strata, StratumId};
+use timing::{Met, TimingWindows};
+
+/// A function with more than this share of its time in code that no window met has no counts: they would be those of its other part.
+const MOST_UNMET: f64 = 0.1;
 
 /// The evidence of one run, as if all of it had been counted.
 #[derive(Debug)]
@@ -71,35 +75,43 @@ pub fn extend(
         };
         let executed = ExecutedBlocks::new(&counted, &mut code);
         let sampled = Sampled::new(&timed, &mut code);
-        let native_s = native::seconds(&sampled);
-        let timing = TimingWindows::select(windows, &executed, &native_s, clock_hz);
+        let samples = native::samples(&sampled);
+        let mut strata = Strata::new(samples.keys().copied(), &executed, &mut code);
+        let native_s = native::seconds(&sampled, &mut strata);
+        let pieces = Pieces::new(&executed, &mut strata);
+        let met: Vec<_> = windows.iter().map(|window| (window, pieces.of_window(window))).collect();
+        let of_all = total(&met);
+        let timing = TimingWindows::select(met, &native_s, clock_hz);
         let attributed = &timing.attributed;
         if let Some(mpi) = &mut mpi {
-            calls::extend(mpi, windows, &timing, &native::work(&sampled));
+            calls::extend(mpi, windows, &timing, &native::work(&sampled, &mut strata));
         }
-        let of_all = total(&executed);
-        let samples = native::samples(&sampled);
-        let errors = error::of_functions(&timing, &samples);
-        let interval = |id: &FunctionId| match errors.get(id) {
-            Some(error) => Interval::Within(*error),
-            None if samples.contains_key(id) => Interval::FewWindows,
-            None => Interval::NoSample,
+        let by_stratum = native::samples_of_strata(&sampled, &mut strata);
+        let unmet = strata::unmet(&sampled, &executed);
+        let met: BTreeSet<FunctionId> =
+            attributed.window_s.keys().filter_map(|stratum| strata.function(*stratum)).collect();
+        let estimate = |id: FunctionId| {
+            let at = code.known(id).place?;
+            let (samples, unmet) = (samples.get(&id).copied(), unmet.get(&id).copied().unwrap_or(0.0));
+            let errors = error::of_function(&timing, &strata, id, (samples.unwrap_or(0), &by_stratum), unmet);
+            let interval = match errors.counts {
+                _ if samples.is_none() => Interval::NoSample,
+                _ if unmet > MOST_UNMET => Interval::Unmet(unmet),
+                Some(error) => Interval::Within(error),
+                None => Interval::FewWindows,
+            };
+            let (figures, loops) = (errors.figures, errors.loops);
+            Some(FunctionEstimate { module: at.module, start: at.offset, interval, figures, loops })
         };
-        let mut of_loops = loops::of_functions(&timing, &executed, &errors, &samples, &mut code);
-        let functions: Vec<FunctionEstimate> = attributed
-            .window_s
-            .keys()
-            .filter_map(|id| {
-                let at = code.known(*id).place?;
-                let (interval, loops) = (interval(id), of_loops.remove(id).unwrap_or_default());
-                Some(FunctionEstimate { module: at.module, start: at.offset, interval, loops })
-            })
-            .collect();
-        let mut function_at = |at: CodeRef| code.place(Pass::Counted, at).map(|place| code.function(place));
+        let functions: Vec<FunctionEstimate> = met.into_iter().filter_map(estimate).collect();
+        let mut stratum_at = |at: CodeRef| {
+            let place = code.place(Pass::Counted, at)?;
+            Some(strata.at(code.function(place), place.offset))
+        };
         let places =
             counted.blocks.iter().map(|b| b.at).chain(memory.iter().flat_map(|m| m.sites.iter().map(|s| s.at)));
         let places: Vec<CodeRef> = places.collect();
-        let by_place = places.into_iter().filter_map(|at| Some((at, function_at(at)?))).collect();
+        let by_place = places.into_iter().filter_map(|at| Some((at, stratum_at(at)?))).collect();
         let seconds = (native_s.values().sum::<f64>(), attributed.window_s.values().sum::<f64>());
         (Factors::new(attributed, &of_all, by_place), functions, seconds)
     };
@@ -114,9 +126,11 @@ pub fn extend(
     Extended { timed, counted, memory }
 }
 
-/// Instructions by function in all windows.
-fn total(executed: &ExecutedBlocks) -> HashMap<FunctionId, f64> {
-    let of_span =
-        |span: &Span| f64::from(span.last - span.first) * executed.blocks[span.block as usize].executions as f64;
-    executed.spans.iter().map(|(id, spans)| (*id, spans.iter().map(of_span).sum())).collect()
+/// Instructions by stratum in all windows.
+fn total(met: &[Met<'_>]) -> HashMap<StratumId, f64> {
+    let mut sums = HashMap::new();
+    for (stratum, figures) in met.iter().flat_map(|(_, figures)| figures) {
+        *sums.entry(*stratum).or_default() += figures[0];
+    }
+    sums
 }

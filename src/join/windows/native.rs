@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::strata::{Strata, StratumId};
 use crate::join::code_map::FunctionId;
 use crate::join::sampled::Sampled;
 use crate::profile::evidence::counted::CountedEvidence;
@@ -67,24 +68,31 @@ pub fn match_threads(counted: &mut CountedEvidence, timed: &TimedEvidence) {
     }
 }
 
-/// CPU seconds by function.
-pub fn seconds(sampled: &Sampled) -> HashMap<FunctionId, f64> {
+/// CPU seconds by stratum: a function's time in the kernel is no time of its instructions.
+pub fn seconds(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, f64> {
     let mut seconds = HashMap::new();
     for sample in &sampled.samples {
-        // A function's time in the kernel is no time of its instructions.
-        let id = if sample.in_kernel() { FunctionId::MAX } else { sample.function };
-        *seconds.entry(id).or_default() += sample.weight_s;
+        *seconds.entry(strata.of_sample(sample)).or_default() += sample.weight_s;
     }
     seconds
 }
 
-/// CPU seconds at work by function.
-pub fn work(sampled: &Sampled) -> HashMap<FunctionId, f64> {
+/// CPU seconds at work by stratum.
+pub fn work(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, f64> {
     let mut seconds = HashMap::new();
     for sample in sampled.samples.iter().filter(|sample| sample.works()) {
-        *seconds.entry(sample.function).or_default() += sample.weight_s;
+        *seconds.entry(strata.of_sample(sample)).or_default() += sample.weight_s;
     }
     seconds
+}
+
+/// Samples by stratum.
+pub fn samples_of_strata(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, u32> {
+    let mut samples = HashMap::new();
+    for sample in &sampled.samples {
+        *samples.entry(strata.of_sample(sample)).or_default() += 1;
+    }
+    samples
 }
 
 /// Samples by function, without those in the kernel.

@@ -20,8 +20,19 @@ pub struct FunctionEstimate {
     pub start: u64,
     /// How well its counts are known.
     pub interval: Interval,
+    /// The same of figures that need not go with its instructions.
+    pub figures: Figures,
     /// The same of its loops, without their inner loops.
     pub loops: Vec<LoopEstimate>,
+}
+
+/// The half-widths of the 95 % intervals of figures, relative; `None`: too few windows met what they are of.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// Of FLOPs.
+    pub flops: Option<f64>,
+    /// Of bytes of loads and stores.
+    pub l1_bytes: Option<f64>,
 }
 
 /// A loop that windows met.
@@ -40,6 +51,8 @@ pub enum Interval {
     Within(f64),
     /// Its native time is not known: no sample outside of windows fell in it.
     NoSample,
+    /// This share of its time is in code that no window met.
+    Unmet(f64),
     /// There are too few windows to say how much they differ.
     FewWindows,
 }
