@@ -14,10 +14,15 @@ use super::groups::{self, Group};
 use super::host_clocks;
 use super::partners::{Collective, Message, Partners, Placed, Rank};
 use crate::profile::evidence::mpi::MpiCall;
+use crate::profile::function::Source;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
 
 /// Most calls that are matched: they all lie in memory.
 const MOST_CALLS: usize = 100 << 20;
+
+/// Why the waiting of a call site is not known though its times are.
+const NOT_FOLLOWED: &str = "its partners are not known: some of its calls, or of those whose requests it may complete, receive from any \
+                            source or with any tag, are persistent, are nonblocking collectives, or are one-sided";
 
 /// What the calls of a rank have to do with others, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +88,9 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             let of_site = of_site.get(&site.key());
             let waited = of_site.and_then(|site| site.found.waited).filter(|_| missing.is_none());
             site.waiting_s = waited.map(|ns| ns as f64 / 1e9);
+            if waited.is_none() && missing.is_none() && site.timed_calls > 0 {
+                site.source.insert("waiting_s".into(), Source::not_measured(NOT_FOLLOWED));
+            }
             site.transfer_s = site.time_s.zip(site.waiting_s).map(|(time, waiting)| (time - waiting).max(0.0));
             site.received = of_site.and_then(|site| site.found.received);
             site.members = of_site.and_then(|site| site.members);

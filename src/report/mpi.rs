@@ -107,12 +107,14 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
                 .into(),
         );
     }
-    // Where calls are not known, their bytes are not for the same reason.
-    for (figure, has_calls) in [("calls", false), ("bytes", true)] {
+    // Where calls are not known, other figures are not for the same reason.
+    for (figure, title, has_calls) in
+        [("calls", "calls", false), ("bytes", "bytes", true), ("waiting_s", "waiting", true)]
+    {
         let mut sites = shown.iter().filter(|site| site.calls.is_some() == has_calls);
         let reason = sites.find_map(|site| site.source.get(figure)?.reason.as_ref());
         if let Some(reason) = reason.filter(|_| most > FEW) {
-            notes.push(format!("{figure}: {NOT_MEASURED} ({})", name::printable(reason)));
+            notes.push(format!("{title}: {NOT_MEASURED} ({})", name::printable(reason)));
         }
     }
     let mut titles = vec!["call", "time", "waiting", "calls", "bytes"];

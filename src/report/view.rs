@@ -105,6 +105,8 @@ impl View {
                     || self.keep.is_some()
                     || f.analysis.expected.is_some()
                     || f.share.unwrap_or(0.0) >= self.least_share
+                    // Its time is in MPI alone.
+                    || f.share.is_none() && f.analysis.class.as_deref().is_some_and(is_of_network)
             })
             .map(|(_, f)| f)
     }
@@ -119,4 +121,9 @@ impl View {
     pub fn name_width(&self, normal: usize) -> usize {
         if self.full_names { usize::MAX } else { normal }
     }
+}
+
+/// Whether a class is of communication, as functions have it whose time is in calls of MPI.
+fn is_of_network(class: &str) -> bool {
+    class == "waiting-for-ranks" || class.starts_with("network-")
 }
