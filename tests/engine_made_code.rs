@@ -67,7 +67,7 @@ fn a_program_in_writable_text_that_unpacks_another() {
     let counted = guest_told("unpacks.c", &["-nostdlib", "-static", "-Wl,-N", "-DMADE=5000"], &["native-code"]);
     assert_eq!(executed(&counted, Mnemonic::Cmc), 2 * 5000, "the child, too");
     let told = told(&counted);
-    assert!(told.contains("writable segment of its file (RWX)") && told.contains("-N"), "{told}");
+    assert!(told.contains("writable and executable (RWX)") && told.contains("-N"), "{told}");
 }
 
 #[test]

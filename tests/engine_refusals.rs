@@ -21,7 +21,7 @@ fn far_transfers_32_bit_calls_and_loads_of_gs() {
     let dir = tempfile::tempdir().unwrap();
     for kind in ["-DFAR_RETURN", "-DCALL_32", "-DLOAD_GS"] {
         let reason = refusal(&build(dir.path(), "far.c", &[kind]));
-        assert!(reason.contains("far transfer, 32-bit code or a load"), "{kind}: {reason}");
+        assert!(reason.contains("far transfer, `int 0x80` or other 32-bit code, or a load"), "{kind}: {reason}");
     }
 }
 

@@ -96,6 +96,7 @@ fn a_program_whose_system_calls_depend_on_their_addresses_is_let_go_before() {
         (&["-DFILTER"], "seccomp"),
         (&["-DTSYNC", "-pthread"], "seccomp"),
         (&["-DCHILD"], "seccomp"),
+        (&["-DLISTENER", "-pthread"], "seccomp"),
     ] {
         let counted = guest_told("ruled.c", kind, &["released"]);
         assert!(told(&counted, "released").contains(reason), "{kind:?}: {:?}", counted.evidence.warnings);

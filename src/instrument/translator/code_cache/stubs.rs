@@ -309,11 +309,16 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
 
 /// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc.
 fn unless_of_proc(code: &mut Code, else_to: CacheAddress) {
+    let of_proc = u32::from_le_bytes(*b"/pro");
     code.raw(&[0x8d, 0x89]); // lea ecx, [rcx - "/pro"]
-    code.word(u32::from_le_bytes(*b"/pro").wrapping_neg());
+    code.word(of_proc.wrapping_neg());
     let other = code.jump_if_ecx_zero();
+    code.raw(&[0x8d, 0x89]); // lea ecx, [rcx + "/pro" - "maps"]
+    code.word(of_proc.wrapping_sub(u32::from_le_bytes(*b"maps")));
+    let relative = code.jump_if_ecx_zero();
     code.jump_through(layout::CONTINUE_AT);
     code.land(other);
+    code.land(relative);
     code.jump(else_to);
 }
 

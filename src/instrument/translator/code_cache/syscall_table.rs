@@ -71,7 +71,7 @@ pub fn record_sockets(tables: &Shared) {
 /// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make
 /// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not writable: it does not see
 /// `madvise`, or changes of the file by others.
-const STOP: [i64; 18] = [
+const STOP: [i64; 19] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -90,6 +90,7 @@ const STOP: [i64; 18] = [
     libc::SYS_seccomp,
     libc::SYS_open,
     libc::SYS_openat,
+    libc::SYS_openat2,
 ];
 
 /// The class of call `number`.

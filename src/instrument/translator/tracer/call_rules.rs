@@ -45,6 +45,8 @@ enum Asked {
     Nothing,
     /// A filter.
     Filter(Filter),
+    /// A filter that hands calls, and with them their addresses, to a listener.
+    Listener,
     /// Dispatch by address.
     Dispatch,
 }
@@ -52,11 +54,13 @@ enum Asked {
 /// The request of the call with these registers; `read` reads a filter's program.
 fn asked(registers: &Registers, read: impl Fn(u64) -> Option<Filter>) -> Asked {
     let filter = |at| read(at).map_or(Asked::Nothing, Asked::Filter);
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32;
     match (registers.rax as i64, registers.rdi as i32, registers.rsi as u32) {
         (libc::SYS_prctl, SET_DISPATCH, _) if registers.rsi != DISPATCH_OFF => Asked::Dispatch,
         (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) => Asked::Filter(Filter::Strict),
         (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER) => filter(registers.rdx),
         (libc::SYS_seccomp, 0, _) => Asked::Filter(Filter::Strict),
+        (libc::SYS_seccomp, 1, flags) if flags & listener != 0 => Asked::Listener,
         (libc::SYS_seccomp, 1, _) => filter(registers.rdx),
         _ => Asked::Nothing,
     }
@@ -74,6 +78,7 @@ impl Program {
         let address_space = self.address_space(tid)?;
         let filter = match asked(&registers, |at| Filter::read(&address_space.memory, Address::new(at))) {
             Asked::Dispatch => return Ok(Some((stopped, Release::Dispatch))),
+            Asked::Listener => return Ok(Some((stopped, Release::FilterByAddress))),
             Asked::Filter(filter) if filter.reads_address() => return Ok(Some((stopped, Release::FilterByAddress))),
             Asked::Filter(filter) => Some(filter),
             Asked::Nothing => None,
@@ -135,6 +140,7 @@ mod tests {
         assert!(is_filter(&registers(libc::SYS_prctl, 22, 1), None), "strict");
         assert!(is_filter(&registers(libc::SYS_prctl, 22, 2), strict()));
         assert!(is_filter(&registers(libc::SYS_seccomp, 1, 0), strict()));
+        assert!(matches!(asked(&registers(libc::SYS_seccomp, 1, 8), |_| strict()), Asked::Listener));
         assert!(!is_filter(&registers(libc::SYS_seccomp, 1, 0), None), "the kernel cannot read it, either");
         assert!(!is_filter(&registers(libc::SYS_seccomp, 2, 0), strict()), "SECCOMP_GET_ACTION_AVAIL");
         assert!(!is_filter(&registers(libc::SYS_prctl, libc::PR_SET_NAME as u64, 2), strict()));

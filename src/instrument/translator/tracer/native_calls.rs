@@ -26,7 +26,7 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
         CallClass::Action => matches!(registers.rdi as i32, libc::SIGTRAP | libc::SIGSEGV),
         CallClass::Stop => {
             let call = registers.orig_rax as i64;
-            !matches!(call, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_open | libc::SYS_openat)
+            !matches!(call, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_open | libc::SYS_openat | libc::SYS_openat2)
         }
         CallClass::Absent | CallClass::Mask | CallClass::Map | CallClass::Rule => true,
     }

@@ -1,6 +1,8 @@
 //! Opens `/proc/PID/maps` in the program's name ([`own_maps`](crate::instrument::translator::kernel::own_maps)).
 
+use std::borrow::Cow;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 
 use nix::unistd::Pid;
 
@@ -15,11 +17,12 @@ use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped};
 
 impl Program {
-    /// `open` or `openat` of a path that begins with "/pro".
+    /// `open` or `openat` of a path that begins with "/pro" or "maps", or any `openat2`.
     pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let of_open = registers.rax as i64 == libc::SYS_open;
-        let file = self.maps_to_open(tid, if of_open { registers.rdi } else { registers.rsi });
+        let folder = if of_open { libc::AT_FDCWD } else { registers.rdi as i32 };
+        let file = self.maps_to_open(tid, if of_open { registers.rdi } else { registers.rsi }, folder);
         let Some(file) = file else {
             // It may wait: in the cache.
             stopped.set_registers(&Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers })?;
@@ -51,12 +54,12 @@ impl Program {
         self.pass(stopped, registers, site)
     }
 
-    /// The maps that the path at `at` names, if it names those of a process whose text rprof has changed.
-    fn maps_to_open(&self, tid: Pid, at: u64) -> Option<OwnedFd> {
+    /// The maps that the path at `at` names, from the descriptor `folder` on, if it names those of a process whose text rprof has changed.
+    fn maps_to_open(&self, tid: Pid, at: u64, folder: i32) -> Option<OwnedFd> {
         let (thread, space) = self.thread_and_space(tid).ok()?;
         let mut path = [0; PATH];
         let size = space.memory.read_some(Address::new(at), &mut path).ok()?;
-        let pid = whose(&path[..size], thread.pid)?;
+        let pid = whose(&from_root(&path[..size], tid, folder)?, thread.pid)?;
         let id = self.threads.values().find(|t| t.pid == pid)?.address_space;
         let address_space = self.address_spaces.get(&id)?;
         let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
@@ -68,4 +71,16 @@ impl Program {
         // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
         file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
     }
+}
+
+/// `path` as it is from the root, where it counts from the descriptor `folder` of thread `tid`.
+fn from_root(path: &[u8], tid: Pid, folder: i32) -> Option<Cow<'_, [u8]>> {
+    if path.first() == Some(&b'/') {
+        return Some(Cow::Borrowed(path));
+    }
+    let link = if folder == libc::AT_FDCWD { "cwd".to_owned() } else { format!("fd/{folder}") };
+    let mut whole = std::fs::read_link(format!("/proc/{tid}/{link}")).ok()?.into_os_string().into_vec();
+    whole.push(b'/');
+    whole.extend_from_slice(path);
+    Some(Cow::Owned(whole))
 }

@@ -110,7 +110,7 @@ impl Run {
         let Some(own) = own else {
             if far && info.si_code == SI_KERNEL {
                 return Err(RunError::Unsupported(
-                    "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
+                    "it executes a far transfer, `int 0x80` or other 32-bit code, or a load of the GS selector, which the counting engine cannot follow".into(),
                 ));
             }
             return self.signal(stopped, libc::SIGTRAP);

@@ -61,7 +61,7 @@ impl Run {
             // The task would run in the cache without answers.
             libc::SYS_clone | libc::SYS_clone3 => self.release_before(stopped, registers, Release::Untraced),
             libc::SYS_arch_prctl => self.program.arch_prctl(stopped, registers, site),
-            libc::SYS_open | libc::SYS_openat => self.program.open(stopped, registers, site),
+            libc::SYS_open | libc::SYS_openat | libc::SYS_openat2 => self.program.open(stopped, registers, site),
             libc::SYS_prctl | libc::SYS_seccomp => match self.program.call_rule(stopped, registers, site)? {
                 Some((stopped, why)) => self.release_before(stopped, registers, why),
                 None => Ok(()),

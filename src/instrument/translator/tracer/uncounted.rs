@@ -17,7 +17,7 @@ pub enum Release {
     Untraced,
     /// It has the kernel dispatch its system calls by their addresses (`PR_SET_SYSCALL_USER_DISPATCH`).
     Dispatch,
-    /// It installs a seccomp filter that reads the address of a system call.
+    /// It installs a seccomp filter that reads the address of a system call, or hands calls to a listener, which can.
     FilterByAddress,
 }
 
@@ -40,7 +40,8 @@ impl Release {
                  translated code"
             }
             Release::FilterByAddress => {
-                "it filters its system calls by their addresses (seccomp), which are others in translated code"
+                "it filters its system calls (seccomp) by their addresses, or by a listener that can see these; they are others in \
+                 translated code"
             }
         }
     }

@@ -43,8 +43,8 @@ impl Untranslated {
                 "map the code of a file that nobody has open for writing",
             ),
             Untranslated::WritableFile => (
-                "code in a writable segment of its file (RWX)",
-                "link the program so that its text is not writable (without -N, --omagic and -z execstack)",
+                "code of a file that is writable and executable (RWX)",
+                "let no text be writable: link without -N, --omagic and -z execstack, and make none writable by mprotect",
             ),
             Untranslated::Stack => ("code on the stack", "let the program keep no code on its stack"),
             Untranslated::ThroughProc => {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::{Ended, Visitor};
-use crate::tracee::proc_status::{is_traced_by_us, read_blocking_call, read_name, read_status, threads_of};
+use crate::tracee::proc_status::{is_traced_by_us, read_blocking_call, read_name, read_state, read_status, threads_of};
 use crate::tracee::restarts::{is_ended_by_stops, is_interrupted};
 use crate::tracee::thread::{Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
@@ -21,6 +21,9 @@ const LOOK: Duration = Duration::from_micros(20);
 fn refusal(pid: Pid, error: &TraceError) -> String {
     if error.is_interrupted() {
         return "one of its threads was executing another program".into();
+    }
+    if read_state(pid) == Some('Z') {
+        return "its first thread has ended, and the kernel shows no memory of such a process".into();
     }
     let tracer = read_status(pid).map_or(0, |status| status.tracer);
     if tracer != 0 && !is_traced_by_us(pid) {
