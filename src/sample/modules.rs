@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use nix::unistd::Pid;
@@ -9,7 +10,7 @@ use nix::unistd::Pid;
 use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::tracee::address::Address;
 use crate::tracee::image::Image;
-use crate::tracee::mapped_file::{self, Known};
+use crate::tracee::mapped_file::{self, Known, Opened};
 use crate::tracee::{jit_places, kept_files};
 
 /// Modules by identity, and the images read for them.
@@ -17,7 +18,7 @@ use crate::tracee::{jit_places, kept_files};
 pub(super) struct Modules {
     infos: Vec<ModuleInfo>,
     index: HashMap<Key, u32>,
-    images: HashMap<FileKey, Option<Arc<Image>>>,
+    images: HashMap<FileKey, (Changed, Option<Arc<Image>>)>,
     vdso: Option<Arc<Image>>,
     /// Processes with code made at run time.
     made_code: HashSet<u32>,
@@ -25,6 +26,9 @@ pub(super) struct Modules {
 
 /// (path, inode, build id): a path may lead to several files one after the other.
 type FileKey = (String, Option<u64>, Option<String>);
+
+/// When a file was changed last, in seconds and nanoseconds: the number of a removed file goes to the next one that is made.
+type Changed = Option<(i64, i64)>;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -148,16 +152,21 @@ impl Modules {
 
     fn image(&mut self, mapped: &MappedFile) -> Lookup {
         let key = (mapped.path.to_owned(), mapped.inode, mapped.build_id.clone());
-        if let Some(known) = self.images.get(&key) {
+        let opened = open(mapped);
+        let changed = opened.as_ref().ok().and_then(|opened| opened.file.metadata().ok());
+        let changed = changed.map(|data| (data.mtime(), data.mtime_nsec()));
+        // What can no longer be opened is what it was.
+        let known = self.images.get(&key).filter(|known| changed.is_none() || known.0 == changed);
+        if let Some((_, known)) = known {
             return known.clone().map_or(Lookup::NotElf, Lookup::Elf);
         }
-        let image = match read(mapped) {
+        let image = match opened.and_then(|opened| read(mapped, opened)) {
             Ok(image) => Some(Arc::new(image)),
             Err(e) if is_foreign(&e) => None,
             Err(_) if mapped.path.ends_with(" (deleted)") => None,
             Err(_) => return Lookup::Unreadable,
         };
-        self.images.insert(key, image.clone());
+        self.images.insert(key, (changed, image.clone()));
         image.map_or(Lookup::NotElf, Lookup::Elf)
     }
 
@@ -169,15 +178,19 @@ impl Modules {
     }
 }
 
-/// Reads the file behind a mapping, and remembers it for those that look names up.
-fn read(mapped: &MappedFile) -> io::Result<Image> {
+/// Opens the file behind a mapping.
+fn open(mapped: &MappedFile) -> io::Result<Opened> {
     let pid = Pid::from_raw(mapped.pid as i32);
     let known = match (&mapped.build_id, mapped.inode) {
         (Some(id), _) => Known::BuildId(id),
         (None, Some(inode)) => Known::Inode(inode),
         (None, None) => Known::Nothing,
     };
-    let opened = mapped_file::open(pid, Address::new(mapped.start), mapped.path, known)?;
+    mapped_file::open(pid, Address::new(mapped.start), mapped.path, known)
+}
+
+/// Reads the file behind a mapping, and remembers it for those that look names up.
+fn read(mapped: &MappedFile, opened: Opened) -> io::Result<Image> {
     if jit_places::is_dump(mapped.path) {
         jit_places::remember_dump(mapped.pid, opened.file.try_clone()?);
     }

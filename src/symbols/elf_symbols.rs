@@ -16,6 +16,8 @@ pub struct CodeSymbol {
     pub name: String,
     /// Global or weak.
     pub global: bool,
+    /// Weak: as a rule another name of a function that has a strong one.
+    pub weak: bool,
     /// Declared as a function (assembly labels are not).
     pub function: bool,
 }
@@ -70,6 +72,7 @@ fn symbols_of(elf: &ElfFile, table: &Section) -> Vec<CodeSymbol> {
             size: symbol.st_size,
             name,
             global: matches!(symbol.st_bind(), STB_GLOBAL | STB_WEAK),
+            weak: symbol.st_bind() == STB_WEAK,
             function,
         });
     }

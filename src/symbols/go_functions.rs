@@ -60,7 +60,7 @@ fn parse(table: &[u8], text: u64) -> Option<Vec<CodeSymbol>> {
         let name = half(functions, record as usize + 4).and_then(|at| string_at(names, at as usize));
         let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
         let (start, size) = (text.wrapping_add(entry.into()), next.saturating_sub(entry).into());
-        found.push(CodeSymbol { start, size, name, global: false, function: true });
+        found.push(CodeSymbol { start, size, name, global: false, weak: false, function: true });
     }
     Some(found)
 }

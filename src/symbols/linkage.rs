@@ -46,7 +46,14 @@ pub fn linkage_symbols(elf: &ElfFile, resolvers: &[CodeSymbol]) -> Vec<CodeSymbo
                 None => None,
             };
             let name = name.unwrap_or_else(|| section.name.clone());
-            found.push(CodeSymbol { start, size: entry.len() as u64, name, global: false, function: true });
+            found.push(CodeSymbol {
+                start,
+                size: entry.len() as u64,
+                name,
+                global: false,
+                weak: false,
+                function: true,
+            });
         }
     }
     found

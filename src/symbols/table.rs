@@ -226,9 +226,9 @@ fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
     ranges.filter(|(start, end, _)| start < end).collect()
 }
 
-type Preference<'a> = ([bool; 3], u64, Reverse<(usize, usize, &'a str)>);
+type Preference<'a> = ([bool; 3], u64, Reverse<(usize, bool, usize, &'a str)>);
 
-/// Orders aliases: the vdso's own names, which tell them from those of the C library, functions before labels, global before local, longest, fewest leading underscores, shortest name, then
+/// Orders aliases: the vdso's own names, which tell them from those of the C library, functions before labels, global before local, longest, fewest leading underscores, strong before weak, shortest name, then
 /// by name so that the choice does not depend on the order in the file.
 fn preference(symbol: &CodeSymbol) -> Preference<'_> {
     let underscores = symbol.name.bytes().take_while(|b| *b == b'_').count();
@@ -237,7 +237,7 @@ fn preference(symbol: &CodeSymbol) -> Preference<'_> {
     (
         [symbol.name.starts_with("__vdso_"), symbol.function, symbol.global],
         symbol.size,
-        Reverse((underscores, symbol.name.len(), symbol.name.as_str())),
+        Reverse((underscores, symbol.weak, symbol.name.len(), symbol.name.as_str())),
     )
 }
 
@@ -247,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn symbol(start: u64, size: u64, name: &str) -> CodeSymbol {
-        CodeSymbol { start, size, name: name.into(), global: true, function: true }
+        CodeSymbol { start, size, name: name.into(), global: true, weak: false, function: true }
     }
 
     fn name_at(table: &FunctionTable, address: u64) -> Option<String> {
@@ -261,6 +261,17 @@ mod tests {
         let symbols = vec![symbol(0x10, 8, "__write"), symbol(0x10, 8, "write"), local, symbol(0x10, 4, "a")];
         let table = FunctionTable::new(TableInput { symbols, code: vec![(0x10, 0x20)], ..Default::default() });
         assert_eq!(name_at(&table, 0x17).as_deref(), Some("write"));
+    }
+
+    #[test]
+    fn the_strong_of_two_names_is_the_functions_unless_it_begins_with_underscores() {
+        let weak = |name| CodeSymbol { weak: true, ..symbol(0x10, 8, name) };
+        let name = |symbols| {
+            let table = FunctionTable::new(TableInput { symbols, code: vec![(0x10, 0x20)], ..Default::default() });
+            name_at(&table, 0x12)
+        };
+        assert_eq!(name(vec![weak("alias"), symbol(0x10, 8, "real_kernel")]).as_deref(), Some("real_kernel"));
+        assert_eq!(name(vec![weak("write"), symbol(0x10, 8, "__write")]).as_deref(), Some("write"));
     }
 
     #[test]
