@@ -179,11 +179,20 @@ fn keeps_memory(factory: &mut InstructionInfoFactory, instruction: &Instruction)
     })
 }
 
-/// A loop that writes no memory, calls nothing, and sets its registers only from memory that it loads or from the clock: every iteration
-/// does the same until the memory changes.
+/// Whether an instruction is an attempt to take a lock, which leaves memory as it is while another thread has the lock.
+fn takes_a_lock(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Xchg => true,
+        Mnemonic::Cmpxchg | Mnemonic::Bts => instruction.has_lock_prefix(),
+        _ => false,
+    }
+}
+
+/// A loop that writes no memory (but for attempts to take a lock), calls nothing, and sets its registers only from memory that it loads
+/// or from the clock: every iteration does the same until the memory changes.
 fn only_polls(body: &[&Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    let mut loads = false;
+    let mut looks = false;
     let mut written = Vec::new();
     let mut read_first = Vec::new();
     for instruction in body {
@@ -194,11 +203,14 @@ fn only_polls(body: &[&Instruction]) -> bool {
         let info = factory.info(instruction);
         for memory in info.used_memory() {
             match memory.access() {
-                OpAccess::Read | OpAccess::CondRead => loads = true,
+                OpAccess::Read | OpAccess::CondRead => looks = true,
                 OpAccess::NoMemAccess => {}
+                // Taking a lock changes memory once, in its last round.
+                _ if takes_a_lock(instruction) => looks = true,
                 _ => return false,
             }
         }
+        looks |= matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         // All reads of an instruction come before its writes.
         let registers = || info.used_registers().iter().filter(|r| r.register() != Register::RIP);
         let reads = registers().filter(|r| !matches!(r.access(), OpAccess::Write | OpAccess::CondWrite));
@@ -207,7 +219,7 @@ fn only_polls(body: &[&Instruction]) -> bool {
         written.extend(writes.map(|r| r.register().full_register()));
     }
     // A register that is read before it is written and written later carries progress from one iteration to the next.
-    loads && read_first.iter().all(|r| !written.contains(r))
+    looks && read_first.iter().all(|r| !written.contains(r))
 }
 
 #[cfg(test)]
@@ -238,6 +250,14 @@ mod tests {
         assert!(spin(&[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa]));
         // cmp dword [rdi],0; je -5
         assert!(spin(&[0x83, 0x3f, 0x00, 0x74, 0xfb]));
+        // rdtsc; shl rdx,32; or rax,rdx; sub rax,rcx; cmp rax,1999; jbe: a pause by the clock
+        assert!(spin(&[
+            0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x48, 0x29, 0xc8, 0x48, 0x3d, 0xcf, 0x07, 0, 0, 0x76,
+            0xec
+        ]));
+        // mov eax,1; xchg [rdi],eax; test eax,eax; jne · mov eax,edx; lock cmpxchg [rdi],ecx; jne
+        assert!(spin(&[0xb8, 1, 0, 0, 0, 0x87, 0x07, 0x85, 0xc0, 0x75, 0xf5]));
+        assert!(spin(&[0x89, 0xd0, 0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xf8]));
     }
 
     #[test]
@@ -277,6 +297,8 @@ mod tests {
         assert!(!spin(&[0xff, 0xc9, 0x75, 0xfc]));
         // pause; addsd xmm0,xmm1; jmp: work with a pause
         assert!(!spin(&[0xf3, 0x90, 0xf2, 0x0f, 0x58, 0xc1, 0xeb, 0xf8]));
+        // mov ecx,eax; inc ecx; lock cmpxchg [rdi],ecx; jne: adds to what it last found there
+        assert!(!spin(&[0x89, 0xc1, 0xff, 0xc1, 0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xf6]));
         // mov [rdi],eax; jmp: stores
         assert!(!spin(&[0x89, 0x07, 0xeb, 0xfc]));
     }
