@@ -181,6 +181,7 @@ pub fn about_counters(counters: &[Counter], uncounted_share: f64) -> Option<Warn
 /// The passes ran the program differently.
 pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing: &[String]) -> Vec<Warning> {
     let mut warnings = Vec::new();
+    let is_part = counted.missing == Missing::Executions;
     if !disagreeing.is_empty() {
         let listed = disagreeing.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
         let more = disagreeing.len().saturating_sub(3);
@@ -189,7 +190,10 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
             "passes-disagree",
             format!("the two runs differ in {listed}{rest}"),
             "counted values of these functions are omitted",
-            "make the program deterministic (seeds, time limits), or restore its state with --between",
+            match is_part {
+                true => "a part of the counted run was not counted: see the other warnings",
+                false => "make the program deterministic (seeds, time limits), or restore its state with --between",
+            },
         ));
     }
     if counted.estimate.is_some() {
@@ -197,7 +201,7 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
     }
     let (there, here) = (timed.threads.len(), counted.threads.len());
     // A run without threads ended before it executed anything: there is nothing to fix about their number.
-    if there != here && there > 0 && here > 0 {
+    if there != here && there > 0 && here > 0 && !is_part {
         let threads = if there == 1 { "thread" } else { "threads" };
         warnings.push(Warning::new(
             "threads-differ",

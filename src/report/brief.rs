@@ -145,7 +145,11 @@ fn counts_missing(profile: &Profile) -> Option<String> {
     (share >= summary::MOSTLY).then(|| {
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         let name = name::shorten(&hottest.name, 30);
-        format!("→ {name}: it has no counts{reason}: `--passes both` counts more, in a second run.")
+        let remedy = match profile.run.ranks.is_empty() {
+            true => "a start with `--passes both` counts more, in a second run",
+            false => "a second launch with `--passes counted` counts more",
+        };
+        format!("→ {name}: it has no counts{reason}: {remedy}.")
     })
 }
 

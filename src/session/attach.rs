@@ -81,7 +81,9 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     let is_gone = read_start_ticks(process) != began;
     let mut timed = match sampled {
         Ok(sampled) => sampled.evidence,
-        Err(_) if is_gone => return Err(refuse("it ended before rprof had attached".into())),
+        Err(error) if is_gone || error.is_of_no_process() => {
+            return Err(refuse("it ended before rprof had attached".into()));
+        }
         Err(e) => return Err(SessionError::Pass { pass: "single", reason: e.to_string() }),
     };
     options.collected.cut(&mut timed);

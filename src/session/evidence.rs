@@ -17,6 +17,10 @@ use crate::symbols::Symbols;
 use super::gpu::Seen;
 use super::single::Visited;
 
+/// The remedy where windows counted too little.
+const COUNT_AGAIN: &str =
+    "a start with --passes both counts more, in a second run; for ranks a second launch with --passes counted";
+
 /// The clock of a core that rprof knows no ceiling of.
 const USUAL_HZ: f64 = 3e9;
 
@@ -49,7 +53,7 @@ impl Evidence {
             "no-windows",
             format!("nothing was counted: {reason}"),
             "times are known, counts are not",
-            "--passes both runs a program a second time to count it",
+            COUNT_AGAIN,
         ));
         self.no_counts = Some(reason);
     }
@@ -62,7 +66,7 @@ impl Evidence {
                 "process-not-counted",
                 format!("process {} could not be counted at times: {}", refused.pid, refused.why),
                 "work done in such times is not in the counts",
-                "--passes both counts every instruction in a second run",
+                COUNT_AGAIN,
             )
         }));
         if windows.iter().all(|w| w.blocks.is_empty()) {

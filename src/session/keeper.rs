@@ -18,6 +18,8 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 /// rprof itself failed.
 const FAILED: u8 = 125;
+/// Added to the number of a signal that ended a process, as shells do.
+const BY_SIGNAL: u8 = 128;
 /// Signals that are passed on.
 const PASSED_ON: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
@@ -62,9 +64,13 @@ fn keep(worker: Pid) -> ExitCode {
         match waitpid(worker, None) {
             Ok(WaitStatus::Exited(_, code)) => return ExitCode::from(code as u8),
             Ok(WaitStatus::Signaled(_, signal, _)) => {
+                // The work handles these as soon as there is a program.
+                let is_early = PASSED_ON.contains(&signal);
+                let consequence =
+                    if is_early { "it had not started the program" } else { "there is no report, start it again" };
                 // Standard error may be gone.
-                let _ = writeln!(stderr(), "rprof: its work was ended by {signal}; there is no report, start it again");
-                return ExitCode::from(FAILED);
+                let _ = writeln!(stderr(), "rprof: its work was ended by {signal}; {consequence}");
+                return ExitCode::from(if is_early { BY_SIGNAL + signal as u8 } else { FAILED });
             }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return ExitCode::from(FAILED),

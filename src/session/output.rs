@@ -1,8 +1,11 @@
 //! The output folder: made before the program runs, an earlier one kept, files never half-written.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 
 use super::SessionError;
 use crate::tracee::whole_file;
@@ -14,6 +17,8 @@ const OURS: [&str; 4] = ["profile.json", "machine.json", "report.html", "job.jso
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
+    /// Locked as long as its run lasts: a run that begins meanwhile writes elsewhere.
+    _lock: Option<Flock<File>>,
 }
 
 /// The folder that the user has `chosen`, without the slash that a shell's completion writes; else the usual one.
@@ -23,15 +28,28 @@ pub fn base(chosen: Option<&Path>) -> PathBuf {
 
 impl OutputFolder {
     /// Creates the folder given by `chosen`. It renames an existing one to `NAME.N`, N the first free number, but never anything that
-    /// is no folder, holds no report, or holds the working folder or one of `needed`.
+    /// is no folder, holds no report, or holds the working folder or one of `needed`. If a run that still goes on has it, the new one is
+    /// `NAME.N`.
     ///
     /// # Errors
     /// It cannot be made or written to, or must not be renamed.
     pub fn create(chosen: Option<&Path>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
-        let path = base(chosen);
-        set_aside(&path, chosen.is_some(), needed)
-            .map_err(|source| SessionError::Output { path: path.clone(), source })?;
-        OutputFolder::at(path)
+        let named = base(chosen);
+        let mut path = named.clone();
+        for n in 1u32.. {
+            if !is_in_use(&path) {
+                set_aside(&path, chosen.is_some(), needed)
+                    .map_err(|source| SessionError::Output { path: path.clone(), source })?;
+                let mut folder = OutputFolder::at(path)?;
+                // Two runs may have made it at once.
+                folder._lock = lock(&folder.path);
+                if folder._lock.is_some() || !is_in_use(&folder.path) {
+                    return Ok(folder);
+                }
+            }
+            path = aside(&named, n);
+        }
+        unreachable!("a folder has fewer than 2^32 entries")
     }
 
     /// Creates a rank's folder. An existing one is set aside, unless it `is_shared` with the launch that made it.
@@ -47,7 +65,7 @@ impl OutputFolder {
 
     /// One that is there already.
     pub fn existing(path: &Path) -> OutputFolder {
-        OutputFolder { path: path.to_owned() }
+        OutputFolder { path: path.to_owned(), _lock: None }
     }
 
     fn at(path: PathBuf) -> Result<OutputFolder, SessionError> {
@@ -56,7 +74,7 @@ impl OutputFolder {
             .and_then(|()| fs::write(&probe, b""))
             .and_then(|()| fs::remove_file(&probe))
             .map_err(|source| SessionError::Output { path: path.clone(), source })?;
-        Ok(OutputFolder { path })
+        Ok(OutputFolder { path, _lock: None })
     }
 
     /// Its path.
@@ -110,6 +128,17 @@ fn may_be_renamed(path: &Path, needed: &[&Path]) -> io::Result<()> {
 /// Whether `path` is an empty folder, which need not be kept.
 fn is_empty_folder(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// The lock of a folder, if no other run has it.
+fn lock(path: &Path) -> Option<Flock<File>> {
+    Flock::lock(File::open(path).ok()?, FlockArg::LockExclusiveNonblock).ok()
+}
+
+/// Whether a run that still goes on has the folder. File systems without locks say no.
+fn is_in_use(path: &Path) -> bool {
+    let refused = |folder| Flock::lock(folder, FlockArg::LockExclusiveNonblock).err().map(|(_, error)| error);
+    File::open(path).ok().and_then(refused) == Some(Errno::EWOULDBLOCK)
 }
 
 /// Refuses a folder that the user chose, but that no report was written to before.
@@ -166,6 +195,19 @@ mod tests {
         }
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    #[test]
+    fn two_runs_at_once_have_a_folder_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let folders: Vec<_> = (0..3).map(|_| OutputFolder::create(Some(&path), &[]).unwrap()).collect();
+        let names: Vec<_> = folders.iter().map(|f| f.path().file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["out", "out.1", "out.2"]);
+        folders[0].write("profile.json", b"first").unwrap();
+        drop(folders);
+        let last = OutputFolder::create(Some(&path), &[]).unwrap();
+        assert_eq!(last.path(), path, "the first run has ended");
     }
 
     #[test]
