@@ -17,6 +17,14 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);
 
+/// Whether no thread of `pid` is left: nothing of it goes uncounted.
+pub(super) fn has_ended(pid: Pid) -> bool {
+    match read_state(pid) {
+        Some('Z' | 'X') => threads_of(pid).iter().all(|tid| *tid == pid),
+        state => state.is_none(),
+    }
+}
+
 /// Why `pid` cannot be traced.
 fn refusal(pid: Pid, error: &TraceError) -> String {
     if error.is_interrupted() {

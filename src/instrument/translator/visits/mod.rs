@@ -177,7 +177,9 @@ impl Visitor {
         self.with_addresses = addresses && self.open_window_of_sink();
         self.cpu_before.clear();
         for &pid in pids {
-            if let Err(why) = self.enter(pid) {
+            if let Err(why) = self.enter(pid)
+                && !catch::has_ended(pid)
+            {
                 visit.refused.push(Refused { pid, why });
             }
         }
