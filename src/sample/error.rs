@@ -4,13 +4,6 @@ use std::io;
 
 use crate::tracee::launch::LaunchError;
 
-impl SampleError {
-    /// Whether the process was not there any more.
-    pub fn is_of_no_process(&self) -> bool {
-        matches!(self, SampleError::Refused { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
-    }
-}
-
 /// Failure of the timed pass. A refused `perf_event_open` is not one: the ptrace sampler takes over.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
@@ -41,4 +34,11 @@ pub enum SampleError {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+impl SampleError {
+    /// Whether the process was not there any more.
+    pub fn is_of_no_process(&self) -> bool {
+        matches!(self, SampleError::Refused { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+    }
 }

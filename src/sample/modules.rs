@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use nix::unistd::Pid;
@@ -10,15 +9,16 @@ use nix::unistd::Pid;
 use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::tracee::address::Address;
 use crate::tracee::image::Image;
+use crate::tracee::jit_places;
+use crate::tracee::kept_files::{self, Stamp};
 use crate::tracee::mapped_file::{self, Known, Opened};
-use crate::tracee::{jit_places, kept_files};
 
 /// Modules by identity, and the images read for them.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     infos: Vec<ModuleInfo>,
     index: HashMap<Key, u32>,
-    images: HashMap<FileKey, (Changed, Option<Arc<Image>>)>,
+    images: HashMap<FileKey, (Option<Stamp>, Option<Arc<Image>>)>,
     vdso: Option<Arc<Image>>,
     /// Processes with code made at run time.
     made_code: HashSet<u32>,
@@ -26,9 +26,6 @@ pub(super) struct Modules {
 
 /// (path, inode, build id): a path may lead to several files one after the other.
 type FileKey = (String, Option<u64>, Option<String>);
-
-/// When a file was changed last, in seconds and nanoseconds: the number of a removed file goes to the next one that is made.
-type Changed = Option<(i64, i64)>;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key {
@@ -153,10 +150,11 @@ impl Modules {
     fn image(&mut self, mapped: &MappedFile) -> Lookup {
         let key = (mapped.path.to_owned(), mapped.inode, mapped.build_id.clone());
         let opened = open(mapped);
-        let changed = opened.as_ref().ok().and_then(|opened| opened.file.metadata().ok());
-        let changed = changed.map(|data| (data.mtime(), data.mtime_nsec()));
-        // What can no longer be opened is what it was.
-        let known = self.images.get(&key).filter(|known| changed.is_none() || known.0 == changed);
+        // The number of a removed file goes to the next one that is made.
+        let metadata = opened.as_ref().ok().and_then(|opened| opened.file.metadata().ok());
+        let stamp = metadata.as_ref().map(Stamp::of);
+        // A file that can no longer be opened counts as unchanged.
+        let known = self.images.get(&key).filter(|known| stamp.is_none() || known.0 == stamp);
         if let Some((_, known)) = known {
             return known.clone().map_or(Lookup::NotElf, Lookup::Elf);
         }
@@ -166,7 +164,7 @@ impl Modules {
             Err(_) if mapped.path.ends_with(" (deleted)") => None,
             Err(_) => return Lookup::Unreadable,
         };
-        self.images.insert(key, (changed, image.clone()));
+        self.images.insert(key, (stamp, image.clone()));
         image.map_or(Lookup::NotElf, Lookup::Elf)
     }
 

@@ -16,10 +16,10 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
+use super::end::ProgramEnd;
+
 /// rprof itself failed.
 const FAILED: u8 = 125;
-/// Added to the number of a signal that ended a process, as shells do.
-const BY_SIGNAL: u8 = 128;
 /// Signals that are passed on.
 const PASSED_ON: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
@@ -70,7 +70,11 @@ fn keep(worker: Pid) -> ExitCode {
                     if is_early { "it had not started the program" } else { "there is no report, start it again" };
                 // Standard error may be gone.
                 let _ = writeln!(stderr(), "rprof: its work was ended by {signal}; {consequence}");
-                return ExitCode::from(if is_early { BY_SIGNAL + signal as u8 } else { FAILED });
+                return ExitCode::from(if is_early {
+                    ProgramEnd::Signalled(signal as i32).exit_code()
+                } else {
+                    FAILED
+                });
             }
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return ExitCode::from(FAILED),

@@ -26,9 +26,9 @@ struct Seen {
     open: Option<File>,
 }
 
-/// What changes with a file's content.
+/// Changes with a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -36,7 +36,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(data: &Metadata) -> Stamp {
+    /// That of the file with this metadata.
+    pub fn of(data: &Metadata) -> Stamp {
         Stamp { device: data.dev(), inode: data.ino(), bytes: data.len(), changed: (data.mtime(), data.mtime_nsec()) }
     }
 }

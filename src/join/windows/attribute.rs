@@ -13,7 +13,7 @@ const FASTEST: f64 = 4e10;
 /// Rounding may leave a limited rate below its limit.
 const NEARLY: f64 = 0.999;
 
-/// The work of all windows by function.
+/// The work of all windows by stratum.
 #[derive(Debug, Clone, Default)]
 pub struct Attributed {
     /// Instructions.
@@ -27,14 +27,14 @@ pub struct Attributed {
 }
 
 impl Attributed {
-    /// Instructions a second of a function.
+    /// Instructions a second of a stratum.
     pub fn rate(&self, id: StratumId) -> f64 {
         let of = |map: &HashMap<StratumId, f64>| map.get(&id).copied().unwrap_or(0.0);
         let seconds = of(&self.window_s);
         if seconds > 0.0 { of(&self.instructions) / seconds } else { 0.0 }
     }
 
-    /// Whether the rate of a function is the largest possible one: windows say nothing of its time.
+    /// Whether the rate of a stratum is the largest possible one: windows say nothing of its time.
     pub fn is_limited(&self, id: StratumId) -> bool {
         self.rate(id) >= NEARLY * FASTEST
     }

@@ -4,7 +4,7 @@
 //! a figure of a function or loop = Σ over its strata of: its part in the windows / the stratum's seconds there × the stratum's native seconds
 //! ```
 //!
-//! What a function does in one phase of a program only, windows may meet too rarely for an interval, though they know its instructions.
+//! Windows may meet one phase of a function too rarely for an interval, though they know its instructions.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ pub fn of_function(
     let other = of_time(samples).hypot(speed_error(timing, own)).hypot(unmet);
     let of = |figure| half_width(timing, own, figure).map(|half| half.hypot(other));
     let counts = of(Figure::Instructions);
-    // None at all is what its instructions are: as well known as these.
+    // A figure of 0 is as well known as the instructions.
     let of_part = |figure| if is_zero(timing, own, figure) { counts } else { of(figure) };
     let figures = Figures { flops: of_part(Figure::Flops), l1_bytes: of_part(Figure::L1Bytes) };
     let of_loop = |(header, stratum): (u64, StratumId)| {

@@ -32,6 +32,7 @@ use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::evidence::windows::Window;
 
 use extend::Factors;
+use native::NativeTime;
 use strata::{Pieces, Strata, StratumId};
 use timing::{Met, TimingWindows};
 
@@ -77,23 +78,22 @@ pub fn extend(
         let sampled = Sampled::new(&timed, &mut code);
         let samples = native::samples(&sampled);
         let mut strata = Strata::new(samples.keys().copied(), &executed, &mut code);
-        let native_s = native::seconds(&sampled, &mut strata);
+        let native = NativeTime::of(&sampled, &mut strata);
         let pieces = Pieces::new(&executed, &mut strata);
         let met: Vec<_> = windows.iter().map(|window| (window, pieces.of_window(window))).collect();
         let of_all = total(&met);
-        let timing = TimingWindows::select(met, &native_s, clock_hz);
+        let timing = TimingWindows::select(met, &native.cpu_s, clock_hz);
         let attributed = &timing.attributed;
         if let Some(mpi) = &mut mpi {
-            calls::extend(mpi, windows, &timing, &native::work(&sampled, &mut strata));
+            calls::extend(mpi, windows, &timing, &native.work_s);
         }
-        let by_stratum = native::samples_of_strata(&sampled, &mut strata);
         let unmet = strata::unmet(&sampled, &executed);
         let met: BTreeSet<FunctionId> =
             attributed.window_s.keys().filter_map(|stratum| strata.function(*stratum)).collect();
         let estimate = |id: FunctionId| {
             let at = code.known(id).place?;
             let (samples, unmet) = (samples.get(&id).copied(), unmet.get(&id).copied().unwrap_or(0.0));
-            let errors = error::of_function(&timing, &strata, id, (samples.unwrap_or(0), &by_stratum), unmet);
+            let errors = error::of_function(&timing, &strata, id, (samples.unwrap_or(0), &native.samples), unmet);
             let interval = match errors.counts {
                 _ if samples.is_none() => Interval::NoSample,
                 _ if unmet > MOST_UNMET => Interval::Unmet(unmet),
@@ -112,7 +112,7 @@ pub fn extend(
             counted.blocks.iter().map(|b| b.at).chain(memory.iter().flat_map(|m| m.sites.iter().map(|s| s.at)));
         let places: Vec<CodeRef> = places.collect();
         let by_place = places.into_iter().filter_map(|at| Some((at, stratum_at(at)?))).collect();
-        let seconds = (native_s.values().sum::<f64>(), attributed.window_s.values().sum::<f64>());
+        let seconds = (native.cpu_s.values().sum::<f64>(), attributed.window_s.values().sum::<f64>());
         (Factors::new(attributed, &of_all, by_place), functions, seconds)
     };
     let (native_s, window_s) = seconds;

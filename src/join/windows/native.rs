@@ -68,31 +68,31 @@ pub fn match_threads(counted: &mut CountedEvidence, timed: &TimedEvidence) {
     }
 }
 
-/// CPU seconds by stratum: a function's time in the kernel is no time of its instructions.
-pub fn seconds(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, f64> {
-    let mut seconds = HashMap::new();
-    for sample in &sampled.samples {
-        *seconds.entry(strata.of_sample(sample)).or_default() += sample.weight_s;
-    }
-    seconds
+/// Time outside of windows by stratum: a function's time in the kernel is no time of its instructions.
+#[derive(Debug, Default)]
+pub struct NativeTime {
+    /// CPU seconds.
+    pub cpu_s: HashMap<StratumId, f64>,
+    /// Those at work.
+    pub work_s: HashMap<StratumId, f64>,
+    /// Number of samples.
+    pub samples: HashMap<StratumId, u32>,
 }
 
-/// CPU seconds at work by stratum.
-pub fn work(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, f64> {
-    let mut seconds = HashMap::new();
-    for sample in sampled.samples.iter().filter(|sample| sample.works()) {
-        *seconds.entry(strata.of_sample(sample)).or_default() += sample.weight_s;
+impl NativeTime {
+    /// That of all samples.
+    pub fn of(sampled: &Sampled, strata: &mut Strata) -> Self {
+        let mut time = NativeTime::default();
+        for sample in &sampled.samples {
+            let stratum = strata.of_sample(sample);
+            *time.cpu_s.entry(stratum).or_default() += sample.weight_s;
+            *time.samples.entry(stratum).or_default() += 1;
+            if sample.works() {
+                *time.work_s.entry(stratum).or_default() += sample.weight_s;
+            }
+        }
+        time
     }
-    seconds
-}
-
-/// Samples by stratum.
-pub fn samples_of_strata(sampled: &Sampled, strata: &mut Strata) -> HashMap<StratumId, u32> {
-    let mut samples = HashMap::new();
-    for sample in &sampled.samples {
-        *samples.entry(strata.of_sample(sample)).or_default() += 1;
-    }
-    samples
 }
 
 /// Samples by function, without those in the kernel.

@@ -55,7 +55,7 @@ impl<'e> Pieces<'e> {
         Pieces { by_block, numbers: keys.zip(0..).collect() }
     }
 
-    /// What `window` executed.
+    /// The figures of `window`.
     pub fn of_window(&self, window: &Window) -> HashMap<StratumId, Figures> {
         let mut sums: HashMap<StratumId, Figures> = HashMap::new();
         for block in &window.blocks {

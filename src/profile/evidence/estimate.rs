@@ -26,7 +26,7 @@ pub struct FunctionEstimate {
     pub loops: Vec<LoopEstimate>,
 }
 
-/// The half-widths of the 95 % intervals of figures, relative; `None`: too few windows met what they are of.
+/// The half-widths of the 95 % intervals of figures, relative; `None`: too few windows met their part of the function.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// Of FLOPs.

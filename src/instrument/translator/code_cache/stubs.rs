@@ -307,7 +307,8 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
     (socket, syscall)
 }
 
-/// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc.
+/// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc, or of maps from a folder
+/// there.
 fn unless_of_proc(code: &mut Code, else_to: CacheAddress) {
     let of_proc = u32::from_le_bytes(*b"/pro");
     code.raw(&[0x8d, 0x89]); // lea ecx, [rcx - "/pro"]

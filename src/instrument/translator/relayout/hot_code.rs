@@ -270,7 +270,8 @@ impl Placing {
         cache.style = self.style();
         let blocks = hot.into_iter().filter(|(_, count)| *count >= self.settings.worth);
         let mut hot = Vec::new();
-        for (at, count) in blocks.map(|(id, count)| (cache.block(id).start, count)).collect::<Vec<_>>() {
+        for (id, count) in blocks {
+            let at = cache.block(id).start;
             // Calls of a marker function, or those that are recorded, must reach the code that reports the call.
             if cache.markers.contains_key(&at.get()) || cache.watched.at(at.get()).is_some() {
                 continue;
@@ -301,7 +302,7 @@ enum Need {
     Relayout,
 }
 
-/// What threads executed recently. A block's weight is its executions times its length in bytes.
+/// Recent execution. A block's weight is its executions times its length in bytes.
 #[derive(Debug)]
 struct Execution {
     /// Executions of each block; those of an inlined one count for its original.
