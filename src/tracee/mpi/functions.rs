@@ -139,6 +139,8 @@ pub enum Shape {
     TypeFree,
     /// Makes a communicator from communicator 0; the pointer to it is this argument.
     Communicator(Making, u8),
+    /// Makes a communicator between two groups of ranks; the pointer to it is this argument.
+    Intercommunicator(u8),
     /// A communicator ends: pointer to it.
     CommFree,
     /// The number of ranks, or the own rank, of communicator 0 goes to pointer 1.
@@ -217,6 +219,7 @@ impl Function {
                     | Shape::CommSize
                     | Shape::CommRank
                     | Shape::Communicator(..)
+                    | Shape::Intercommunicator(..)
                     | Shape::CommFree
                     | Shape::Counts { .. }
                     | Shape::Scatter { counts: true, .. }
@@ -396,12 +399,14 @@ pub const FUNCTIONS: &[Function] = &[
     function("Comm_free", Shape::CommFree, 1),
     function("Comm_disconnect", Shape::CommFree, 1),
     function("Comm_create_group", Shape::Wait, 4),
-    function("Intercomm_create", Shape::Wait, 6),
+    function("Intercomm_create", Shape::Intercommunicator(5), 6),
     function("Intercomm_merge", Shape::Wait, 3),
-    function("Comm_spawn", Shape::Wait, 8),
-    function("Comm_spawn_multiple", Shape::Wait, 9),
-    function("Comm_accept", Shape::Wait, 5),
-    function("Comm_connect", Shape::Wait, 5),
+    function("Comm_spawn", Shape::Intercommunicator(6), 8),
+    function("Comm_spawn_multiple", Shape::Intercommunicator(7), 9),
+    function("Comm_accept", Shape::Intercommunicator(4), 5),
+    function("Comm_connect", Shape::Intercommunicator(4), 5),
+    function("Comm_get_parent", Shape::Intercommunicator(0), 1),
+    function("Comm_join", Shape::Intercommunicator(1), 2),
     function("Comm_create_from_group", Shape::Wait, 5),
     function("Graph_create", Shape::Communicator(Making::Other, 5), 6),
     function("Dist_graph_create", Shape::Communicator(Making::Other, 8), 9),
@@ -497,7 +502,7 @@ mod tests {
                 | Shape::Counts { comm, .. }
                 | Shape::Scatter { comm, .. } => comm,
                 Shape::Prepare { request, .. } | Shape::PrepareParts { request, .. } => request,
-                Shape::Type(_, new) | Shape::Communicator(_, new) => new,
+                Shape::Type(_, new) | Shape::Communicator(_, new) | Shape::Intercommunicator(new) => new,
                 Shape::OneSided { target, .. } | Shape::OneElement { target, .. } => target,
                 _ => 0,
             };

@@ -1,6 +1,6 @@
 //! The bytes that a call passes, from its arguments.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::profile::evidence::mpi::Made;
 
@@ -31,6 +31,8 @@ pub struct Handles {
     pub ranks: HashMap<u64, u32>,
     /// How they were made.
     pub communicators: Communicators,
+    /// Those between two groups of ranks.
+    pub intercommunicators: HashSet<u64>,
     /// Prepared messages: bytes by request.
     pub prepared: HashMap<u64, Option<u64>>,
 }
@@ -113,6 +115,9 @@ impl Handles {
 
     /// Bytes that the call passes, or one that it prepares.
     fn passes(&self, call: &Call<'_>) -> Option<u64> {
+        if self.depends_on_the_other_group(call) {
+            return None;
+        }
         match call.function.shape {
             Shape::Send { buffer, to, .. } => {
                 if call.int(to.rank)? == self.family.nobody() {
@@ -160,8 +165,21 @@ impl Handles {
             Shape::StartAll => self.started(call, call.argument(1)?, u64::from(call.int(0)?.max(0) as u32)),
             Shape::Receive { .. } | Shape::Prepare { .. } | Shape::PrepareParts { .. } | Shape::Wait => Some(0),
             Shape::Type(..) | Shape::TypeFree => Some(0),
-            Shape::Communicator(..) | Shape::CommFree | Shape::CommSize | Shape::CommRank => Some(0),
+            Shape::Communicator(..)
+            | Shape::Intercommunicator(..)
+            | Shape::CommFree
+            | Shape::CommSize
+            | Shape::CommRank => Some(0),
         }
+    }
+
+    /// Whether the call passes as much as the other group of an intercommunicator has ranks, or is its root: neither is known.
+    fn depends_on_the_other_group(&self, call: &Call<'_>) -> bool {
+        let depends = match call.function.shape {
+            Shape::FromRoot { .. } | Shape::ForEach { .. } | Shape::Counts { .. } | Shape::Scatter { .. } => true,
+            _ => self.sides(call).root.is_some(),
+        };
+        depends && self.communicator(call).is_some_and(|comm| self.intercommunicators.contains(&comm))
     }
 
     /// Bytes of the buffer that a root passes, whether this rank is the root or not: to one rank, where it scatters.
@@ -237,15 +255,21 @@ impl Handles {
 
     /// A communicator was made.
     pub fn made(&mut self, handle: u64, parent: u32, made: Made) {
-        self.sizes.remove(&handle);
-        self.ranks.remove(&handle);
+        self.freed(handle);
         self.communicators.add(handle, parent, made);
+    }
+
+    /// A communicator between two groups was made.
+    pub fn made_between_groups(&mut self, handle: u64) {
+        self.freed(handle);
+        self.intercommunicators.insert(handle);
     }
 
     /// A communicator ends: its handle may come again, for one whose making is not followed.
     pub fn freed(&mut self, handle: u64) {
         self.sizes.remove(&handle);
         self.ranks.remove(&handle);
+        self.intercommunicators.remove(&handle);
         self.communicators.remove(handle);
     }
 
@@ -433,6 +457,25 @@ mod tests {
         assert_eq!((passes(&handles), handles.communicator_index(half)), (Some(16), Some(1)));
         handles.freed(half);
         assert_eq!((passes(&handles), handles.communicator_index(half)), (None, None));
+    }
+
+    #[test]
+    fn what_depends_on_the_other_group_is_not_measured() {
+        let mut handles = handles();
+        let between = 0x8400_0002;
+        handles.made_between_groups(between);
+        (handles.has_size(between, 2), handles.has_rank(between, 0));
+        let passes = |name, arguments: &[u64]| handles.bytes(&call(name, arguments, &|_, _| false));
+        assert_eq!(passes("MPI_Alltoall", &[8, 2, INT, 8, 2, INT, between]), None);
+        assert_eq!(passes("MPI_Bcast", &[8, 100, DOUBLE, 0, between]), None);
+        assert_eq!(passes("MPI_Gather", &[8, 2, INT, 8, 2, INT, 0, between]), None);
+        assert_eq!(passes("MPI_Allreduce", &[8, 8, 5, DOUBLE, 3, between]), Some(40), "each has one contribution");
+        assert_eq!(passes("MPI_Send", &[9, 5, DOUBLE, 1, 7, between]), Some(40));
+        let mut handles = handles;
+        handles.made(between, 0, Made::Same);
+        handles.has_size(between, 2);
+        let all = handles.bytes(&call("MPI_Alltoall", &[8, 2, INT, 8, 2, INT, between], &|_, _| false));
+        assert_eq!(all, Some(16), "the handle came again");
     }
 
     #[test]

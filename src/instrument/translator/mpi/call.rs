@@ -29,6 +29,8 @@ pub enum Returns {
     Datatype(u64, Option<u64>),
     /// A communicator is at this address, made so from that with this index.
     Communicator(u64, u32, Made),
+    /// A communicator between two groups is at this address.
+    Intercommunicator(u64),
     /// The number of ranks of a communicator.
     Size(u64, u64),
     /// The own rank in a communicator.

@@ -366,6 +366,10 @@ fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
         Shape::Type(constructor, new) => {
             Some(Returns::Datatype(argument(new)?, handles.constructed(call, constructor)))
         }
+        Shape::Intercommunicator(new) => Some(Returns::Intercommunicator(argument(new)?)),
+        Shape::Communicator(_, new) if handles.intercommunicators.contains(&handles.handle(argument(0)?)) => {
+            Some(Returns::Intercommunicator(argument(new)?))
+        }
         Shape::Communicator(_, new) => {
             let (parent, made) = making::made(handles, call)?;
             Some(Returns::Communicator(argument(new)?, parent, made))
@@ -395,6 +399,11 @@ fn learn(handles: &mut Handles, read: Read<'_>, result: Returns) {
         Returns::Communicator(at, parent, made) => {
             if let Some(handle) = handles.handle_behind(read, at) {
                 handles.made(handle, parent, made);
+            }
+        }
+        Returns::Intercommunicator(at) => {
+            if let Some(handle) = handles.handle_behind(read, at) {
+                handles.made_between_groups(handle);
             }
         }
         Returns::Datatype(at, bytes) => {
