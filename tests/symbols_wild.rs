@@ -79,6 +79,8 @@ fn split_as_whole(compiler: &str, format: &str) {
     assert!(expected.iter().any(|(inlined, ..)| inlined.iter().any(|f| f.name.starts_with("dot"))), "{what}");
     assert_eq!(warnings, [], "{what}");
     assert_eq!(all(&split), (expected.clone(), Vec::new()), "{what}: split");
+    let with_types = build("types", &["-g", "-gsplit-dwarf", "-fdebug-types-section"]);
+    assert_eq!(all(&with_types), (expected.clone(), Vec::new()), "{what}: types in units of their own");
 
     // Moved with the program.
     let moved = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackage, LittleEndian, Reader as _};
 
 use super::debug_sections::{Reader, section};
-use super::elf_file::ElfFile;
+use super::elf_file::{ElfFile, Section};
 use super::error::SymbolError;
 
 /// The files with a program's split debug information.
@@ -86,14 +86,28 @@ fn open_package(path: &Path) -> Option<DwarfPackage<Reader>> {
     DwarfPackage::load(load, empty()).ok()
 }
 
-/// The file at `path`, if the unit in it is the one that is asked for.
+/// The file at `path`, if a unit in it is the one that is asked for: units of types have sections of the same name before its own.
 fn open_unit(path: &Path, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
     let file = ElfFile::open(path).ok()?;
-    let dwo_section = |id: gimli::SectionId| id.dwo_name().map_or_else(|| Ok(empty()), |name| section(&file, name));
-    let mut dwarf = Dwarf::load::<_, SymbolError>(dwo_section).ok()?;
-    dwarf.make_dwo(&load.parent);
-    let header = dwarf.units().next().ok()??;
-    (dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id)).then_some(dwarf)
+    let of_units = gimli::SectionId::DebugInfo;
+    let name = of_units.dwo_name()?;
+    let contents = |at: &Section| Some(Reader::new(Arc::from(file.contents(at).ok()?), LittleEndian));
+    let sections = file.sections().iter().filter(|s| s.name == name);
+    let mut sections = sections.filter_map(contents).chain(section(&file, name).ok());
+    let is_asked_for = |dwarf: &Dwarf<Reader>| {
+        let header = dwarf.units().next().ok()??;
+        Some(dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id))
+    };
+    sections.find_map(|info| {
+        let of_dwo = |id: gimli::SectionId| match id.dwo_name() {
+            Some(_) if id == of_units => Ok(info.clone()),
+            Some(name) => section(&file, name),
+            None => Ok(empty()),
+        };
+        let mut dwarf = Dwarf::load::<_, SymbolError>(of_dwo).ok()?;
+        dwarf.make_dwo(&load.parent);
+        is_asked_for(&dwarf)?.then_some(dwarf)
+    })
 }
 
 fn empty() -> Reader {
