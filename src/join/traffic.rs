@@ -86,6 +86,9 @@ pub fn error_of_windows(traffic: &Traffic, one_in: u32, overall: Option<f64>) ->
     let unseen = traffic.unseen / (traffic.l1_read + traffic.l1_write).max(1.0);
     if unseen > 0.5 {
         return Err(match one_in {
+            _ if traffic.untracked > 0.5 * traffic.unseen => {
+                "the program has more memory instructions than the memory model follows; profile a part of it"
+            }
             0 | 1 => "the addresses of its accesses are unknown (they are relative to GS or EIP)",
             _ => "it was executed where no window of sampling was; run longer, or with --memory exact",
         }

@@ -367,12 +367,17 @@ impl CacheModel {
 fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarchy>, place: Place, site: u32) -> Owner {
     let (owner, fresh) = owners.owner(place.thread, place.book, site);
     if fresh {
-        full.tallies.add();
-        if let Some(sampled) = sampled {
-            sampled.tallies.add();
-        }
+        add_tallies(full, sampled);
     }
     owner
+}
+
+/// Tallies of a new owner.
+fn add_tallies(full: &mut Hierarchy, sampled: Option<&mut Hierarchy>) {
+    full.tallies.add();
+    if let Some(sampled) = sampled {
+        sampled.tallies.add();
+    }
 }
 
 /// An amount as accesses; a string counts one per line.
@@ -532,11 +537,15 @@ impl AccessSink for CacheModel {
     }
 
     fn executed(&mut self, executed: Executed) {
-        let (thread, book) = (executed.thread, self.owners.book(executed.thread));
-        let place = Place { thread, core: 0, space: 0, book, shares_book: false };
-        let hierarchy = self.sampled.as_mut().map(|s| &mut s.hierarchy);
-        let owner = owner(&mut self.owners, &mut self.full, hierarchy, place, executed.site);
+        let book = self.owners.book(executed.thread);
+        let (owner, fresh) = self.owners.owner_of(executed.thread, book, executed.site, executed.accesses);
+        if fresh {
+            add_tallies(&mut self.full, self.sampled.as_mut().map(|s| &mut s.hierarchy));
+        }
         self.executed.add(owner, &executed);
+        if Some(owner) == self.owners.nowhere() {
+            self.executed.note_nowhere(&executed);
+        }
         if self.owners.is_of_another(owner, executed.thread) {
             self.executed.note_elsewhere(&executed);
         }

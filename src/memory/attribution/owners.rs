@@ -1,7 +1,8 @@
 //! Threads, the cores that they run on, address spaces, and the (instruction, thread) pairs that traffic is charged to.
 //!
 //! Programs may have any number of threads and instructions; the tables have limits. Beyond them, threads use the pairs of an earlier
-//! thread, and instructions a pair without a place; the report says so in both cases.
+//! thread, and instructions a pair without a place; the report says so in both cases. The second half of the pairs is for instructions that
+//! access memory often: a compiler that runs first must not leave a kernel without one.
 
 use std::collections::HashMap;
 
@@ -26,6 +27,8 @@ const LIMITS: Limits = Limits { owners: 1 << 16, threads: 256, places: 4 << 20 }
 const GROWTH: usize = 1 << 10;
 /// rprof warns if more than this share of the accessed bytes is attributed to another thread.
 const ELSEWHERE: f64 = 0.01;
+/// Once half of the pairs are taken, an instruction gets one after this many accesses; after four times as many whenever half of the rest is.
+const OFTEN: u64 = 64;
 /// The site of accesses whose instruction had no room in the tables.
 const NOWHERE: u32 = u32::MAX;
 
@@ -45,6 +48,8 @@ pub struct Owners {
     /// The last accesses of each owner.
     steps: Vec<Steps>,
     nowhere: Option<Owner>,
+    /// Accesses of instructions without a pair, by book and site.
+    waiting: HashMap<(usize, u32), u64>,
     /// Whether threads share a book.
     shared: bool,
 }
@@ -89,6 +94,7 @@ impl Owners {
             pairs: Vec::new(),
             steps: Vec::new(),
             nowhere: None,
+            waiting: HashMap::new(),
             shared: false,
         }
     }
@@ -144,12 +150,18 @@ impl Owners {
         book
     }
 
-    /// The owner for `site` in a thread with this book; true if it is new.
+    /// The owner for an access of `site` in a thread with this book; true if it is new.
     #[inline]
     pub fn owner(&mut self, thread: u32, book: usize, site: u32) -> (Owner, bool) {
+        self.owner_of(thread, book, site, 1)
+    }
+
+    /// The owner for `accesses` of `site` in a thread with this book; true if it is new.
+    #[inline]
+    pub fn owner_of(&mut self, thread: u32, book: usize, site: u32, accesses: u64) -> (Owner, bool) {
         match self.known(book, site) {
             Some(owner) => (owner, false),
-            None => self.add(thread, book, site),
+            None => self.add(thread, book, site, accesses),
         }
     }
 
@@ -159,7 +171,7 @@ impl Owners {
     }
 
     #[cold]
-    fn add(&mut self, thread: u32, book: usize, site: u32) -> (Owner, bool) {
+    fn add(&mut self, thread: u32, book: usize, site: u32, accesses: u64) -> (Owner, bool) {
         let at = site as usize;
         let length = self.books[book].owners.len();
         let grown = (at / GROWTH + 1) * GROWTH;
@@ -167,7 +179,10 @@ impl Owners {
             // No room for this thread's table any more: it uses the first one's.
             self.shared = true;
             self.threads.values_mut().filter(|known| **known == book).for_each(|known| *known = 0);
-            return self.owner(thread, 0, site);
+            return self.owner_of(thread, 0, site, accesses);
+        }
+        if !self.has_often(book, site, accesses) {
+            return self.without_place(thread);
         }
         if at >= length {
             self.books[book].owners.reserve_exact(grown - length);
@@ -179,21 +194,52 @@ impl Owners {
         (owner, fresh)
     }
 
+    /// Whether `site` has accessed memory often enough for a pair, with these `accesses`.
+    fn has_often(&mut self, book: usize, site: u32, accesses: u64) -> bool {
+        let room = self.limits.owners.saturating_sub(self.pairs.len());
+        let halvings = self.limits.owners.checked_div(room).map_or(0, usize::ilog2);
+        if halvings == 0 {
+            // Half of the pairs are free. Or none is: it shares what there is, for good.
+            return true;
+        }
+        let so_far = self.waiting.entry((book, site)).or_default();
+        *so_far += accesses;
+        let often = *so_far >= OFTEN << (2 * (halvings - 1));
+        if often {
+            self.waiting.remove(&(book, site));
+        }
+        often
+    }
+
     /// A new owner; beyond the limit another thread's of the same instruction, or that of nowhere.
     fn make(&mut self, thread: u32, site: u32) -> (Owner, bool) {
-        let full = self.pairs.len() >= self.limits.owners;
-        let known = full.then(|| (0..self.books.len()).find_map(|book| self.known(book, site)).or(self.nowhere));
-        if let Some(Some(owner)) = known {
-            self.shared |= Some(owner) != self.nowhere;
+        if self.pairs.len() < self.limits.owners {
+            return (self.push(site, thread), true);
+        }
+        match (0..self.books.len()).find_map(|book| self.known(book, site)) {
+            Some(owner) => {
+                self.shared |= Some(owner) != self.nowhere;
+                (owner, false)
+            }
+            None => self.without_place(thread),
+        }
+    }
+
+    /// The owner of nowhere; true if it is new.
+    fn without_place(&mut self, thread: u32) -> (Owner, bool) {
+        if let Some(owner) = self.nowhere {
             return (owner, false);
         }
-        let owner = Owner(self.pairs.len() as u32);
-        if full {
-            self.nowhere = Some(owner);
-        }
-        self.pairs.push((if full { NOWHERE } else { site }, thread));
-        self.steps.push(Steps::default());
+        let owner = self.push(NOWHERE, thread);
+        self.nowhere = Some(owner);
         (owner, true)
+    }
+
+    fn push(&mut self, site: u32, thread: u32) -> Owner {
+        let owner = Owner(self.pairs.len() as u32);
+        self.pairs.push((site, thread));
+        self.steps.push(Steps::default());
+        owner
     }
 
     /// (site, thread) of all owners, in order.
@@ -253,13 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_that_comes_late_has_a_pair() {
+        let mut owners = Owners::with_limits(1, Limits { owners: 8, threads: 8, places: 1 << 20 });
+        let book = owners.book(0);
+        let sites: Vec<Owner> = (0..100).map(|site| owners.owner(0, book, site).0).collect();
+        assert_eq!(sites[3], Owner(3));
+        assert!(sites[4..].iter().all(|owner| Some(*owner) == owners.nowhere()), "half of the pairs are kept");
+        let kernel = (0..64).map(|_| owners.owner(0, book, 200).0).last().unwrap();
+        assert_ne!(Some(kernel), owners.nowhere());
+        assert_eq!(owners.pairs()[kernel.0 as usize], (200, 0));
+        for (accesses, site, has_one) in [(255, 201, false), (256, 202, true), (1, 201, false), (1000, 203, false)] {
+            let (owner, fresh) = owners.owner_of(0, book, site, accesses);
+            assert_eq!((Some(owner) != owners.nowhere(), fresh), (has_one, has_one), "{site}");
+        }
+        for site in 300..400 {
+            owners.owner_of(0, book, site, 1 << 40);
+        }
+        assert_eq!(owners.pairs().len(), 8, "and no more than the limit");
+        assert_eq!(Some(owners.owner_of(0, book, 500, 1 << 60).0), owners.nowhere());
+    }
+
+    #[test]
     fn beyond_the_limit_pairs_are_shared_or_nowhere() {
         let mut owners = Owners::with_limits(2, Limits { owners: 2, threads: 8, places: 1 << 20 });
         let books: Vec<usize> = (0..3).map(|thread| owners.book(thread)).collect();
         assert_eq!(books, [0, 1, 2]);
         assert_eq!(owners.owner(0, 0, 4), (Owner(0), true));
         assert_eq!(owners.owner(0, 0, 4), (Owner(0), false));
-        assert_eq!(owners.owner(1, 1, 4), (Owner(1), true));
+        assert_eq!(owners.owner_of(1, 1, 4, OFTEN), (Owner(1), true));
         assert_eq!(owners.owner(2, 2, 4), (Owner(0), false));
         assert_eq!([0, 2].map(|thread| owners.is_of_another(Owner(0), thread)), [false, true]);
         assert_eq!(owners.owner(2, 2, 5), (Owner(2), true));

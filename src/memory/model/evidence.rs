@@ -10,7 +10,7 @@ use crate::memory::estimate::scaling::{Beyond, near, relative_error, windows_err
 use crate::memory::hierarchy::writebacks::KnownFills;
 use crate::memory::sampling::executions::{Factors, Times};
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{FirstTouches, MemoryEvidence, SiteTraffic};
+use crate::profile::evidence::memory::{FirstTouches, MemoryEvidence, SiteTraffic, Traffic};
 use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
@@ -18,6 +18,8 @@ use super::CacheModel;
 
 /// rprof warns if more than this share of the accesses was extrapolated from too little.
 const EXTRAPOLATED: f64 = 0.1;
+/// rprof warns if more than this share of the accesses is of instructions for which there was no room.
+const UNTRACKED: f64 = 0.01;
 
 impl CacheModel {
     /// All evidence at the end of the program; `sites` has the code of each instruction.
@@ -109,6 +111,12 @@ impl CacheModel {
             figures.dram_overwritten = figures.dram_fill * first.plain_of(owner).overwritten_share();
             traffic.push(SiteTraffic { at, thread, traffic: figures });
         }
+        for ((site, thread), (l1_read, l1_write)) in self.executed.nowhere() {
+            let Some(&at) = sites.get(site as usize) else { continue };
+            let all = l1_read + l1_write;
+            let figures = Traffic { l1_read, l1_write, unseen: all, untracked: all, ..Traffic::default() };
+            traffic.push(SiteTraffic { at, thread, traffic: figures });
+        }
         let page_placement = hierarchy.placement_in_words();
         self.warn_of_limits(&total);
         self.warnings.extend(self.executed.warning(unseen));
@@ -180,14 +188,15 @@ impl CacheModel {
 
     fn warn_of_limits(&mut self, total: &Times) {
         self.warnings.extend(self.owners.warning(self.executed.elsewhere()));
-        let nowhere = self.owners.nowhere().and_then(|owner| self.executed.accesses(owner));
-        if let Some(accesses) = nowhere {
+        let nowhere = self.owners.nowhere().and_then(|owner| self.executed.accesses(owner)).unwrap_or(0);
+        let share = nowhere as f64 / total.all().max(1) as f64;
+        if share > UNTRACKED {
             self.warnings.push(Warning::new(
                 "memory-sites",
                 format!(
                     "too many memory instructions to track; {:.1} % of its \
                     accesses are not attributed",
-                    100.0 * accesses as f64 / total.all() as f64
+                    100.0 * share
                 ),
                 "the memory traffic of some functions is missing",
                 "run a part of it",

@@ -1,5 +1,7 @@
 //! How often each instruction was executed, in windows and in pauses: the scale factors of its sampled events.
 
+use std::collections::{BTreeMap, HashMap};
+
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::memory::{Executed, Phase};
 use crate::profile::run::Warning;
@@ -13,6 +15,8 @@ pub struct Executions {
     times: Vec<Times>,
     /// Bytes whose owner is another thread's.
     elsewhere: u64,
+    /// Bytes (read, written) of instructions without an owner, by site and thread.
+    nowhere: HashMap<(u32, u32), (f64, f64)>,
 }
 
 /// Executions of one instruction in one thread, or of all.
@@ -87,6 +91,21 @@ impl Executions {
         if executed.kind != AccessKind::Prefetch {
             self.elsewhere += executed.bytes;
         }
+    }
+
+    /// Notes that the instruction of `executed` has no owner of its own.
+    pub fn note_nowhere(&mut self, executed: &Executed) {
+        let (read, written) = self.nowhere.entry((executed.site, executed.thread)).or_default();
+        match executed.kind {
+            AccessKind::Load | AccessKind::Gather => *read += executed.bytes as f64,
+            AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore => *written += executed.bytes as f64,
+            AccessKind::Prefetch => {}
+        }
+    }
+
+    /// Bytes (read, written) of instructions without an owner, by (site, thread), in their order.
+    pub fn nowhere(&self) -> BTreeMap<(u32, u32), (f64, f64)> {
+        self.nowhere.iter().map(|(key, bytes)| (*key, *bytes)).collect()
     }
 
     /// The share of the accessed bytes whose owner is another thread's.

@@ -369,6 +369,9 @@ pub struct Traffic {
     /// is missing from the other figures.
     #[serde(default)]
     pub unseen: f64,
+    /// The part of `unseen` of instructions for which the model's tables had no room.
+    #[serde(default)]
+    pub untracked: f64,
 }
 
 impl Traffic {
@@ -439,6 +442,7 @@ impl Traffic {
             l3_stale_lines: self.l3_stale_lines * factor,
             cold_lines: self.cold_lines * factor,
             unseen: self.unseen * factor,
+            untracked: self.untracked * factor,
             seen_lines: self.seen_lines,
             l3_seen_lines: self.l3_seen_lines,
         }
@@ -483,6 +487,7 @@ impl Traffic {
         self.l3_stale_lines += more.l3_stale_lines;
         self.cold_lines += more.cold_lines;
         self.unseen += more.unseen;
+        self.untracked += more.untracked;
     }
 }
 

@@ -65,6 +65,7 @@ fn optional(pointer: &str) -> bool {
         "pieces",
         "huge_page_lines",
         "unseen",
+        "untracked",
         "error",
         "reason",
         "memory",
