@@ -10,6 +10,10 @@ use crate::profile::Machine;
 use super::form::FORMS;
 use source::Source;
 
+/// Lines that L2 waits for at least; assumed. And at most, as far as ceilings say: latency and bandwidth of one level are measured apart.
+const L2_MISSES: f64 = 48.0;
+const MOST_L2_MISSES: f64 = 256.0;
+
 /// A core. Times are cycles, sizes are entries unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoreParameters {
@@ -183,7 +187,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         // In its kernel a comparison and a conditional move lie before the jump.
         indirect_refill: whole(source.cycles("mispredict.indirect").map_or(refill - 2.0, |cycles| cycles - 4.0)),
         l1_misses: count("misses.l1", 12.0),
-        l2_misses: whole(source.or("misses.l2", None, 48.0)),
+        l2_misses: l2_misses(source),
         l2_line: lines(source, "l2", threads, 32.0),
         l3_line: lines(source, "l3", threads, 12.0),
         dram_line: lines(source, "dram", threads, 4.0),
@@ -206,6 +210,15 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         string_bytes: whole(source.or("bytes of a string instruction a cycle", None, 32.0)),
         vector_bits: source.machine().vector_bits.unwrap_or(128),
     }
+}
+
+/// Lines that L2 can wait for. No ceiling says how many; but those of the measured streams are under way together, for as long as their
+/// level takes (Little's law), so there are at least as many.
+fn l2_misses(source: &Source) -> u32 {
+    let under_way =
+        |level: &str| Some(source.rate(&format!("{level}.read"))? / 64.0 * source.cycles(&format!("lat.{level}"))?);
+    let streams = ["l3", "dram"].into_iter().filter_map(under_way).reduce(f64::max);
+    source.or("misses.l2", streams.map(|lines| lines.clamp(L2_MISSES, MOST_L2_MISSES)), L2_MISSES).round() as u32
 }
 
 /// Cycles × 16 that a line takes at `level`: read, and filled for a store with its write-back. The latter has two lines' bytes.
@@ -278,6 +291,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn l2_waits_for_the_lines_that_pass_in_a_latency() {
+        // 8 bytes a cycle for 640 cycles are 80 lines; 16 for 40 are 10.
+        let known = |dram| {
+            [
+                ("dram.read", dram, "byte/s"),
+                ("lat.dram", 640.0, "s"),
+                ("l3.read", 16.0, "byte/s"),
+                ("lat.l3", 40.0, "s"),
+            ]
+        };
+        let misses = |dram| CoreParameters::new(&machine(&known(dram)), 1).0.l2_misses;
+        assert_eq!([8.0, 1.0, 1000.0].map(misses), [80, 48, 256]);
+    }
+
+    #[test]
     fn ceilings_are_read_in_cycles_and_the_rest_is_assumed() {
         let known = [
             ("issue", 5.99, "instr/s"),
@@ -293,6 +321,7 @@ pub(crate) mod tests {
         ];
         let (core, assumed) = CoreParameters::new(&machine(&known), 1);
         assert_eq!((core.width, core.l1[0], core.reorder), (6, 5, 512));
+        assert_eq!(core.l2_misses, 48);
         use crate::isa::operation::Width;
         use crate::replay::form::{Form, Kind};
         let of = |kind, width| core.forms[Form::new(kind, width).0 as usize];

@@ -26,7 +26,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they are empty.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 74] = [
+    const NAMES: [&str; 75] = [
         "disassembly",
         "left_out",
         "callers",

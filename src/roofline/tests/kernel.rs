@@ -149,6 +149,7 @@ impl Kernel {
             small_page_lines: per.small_page_lines * n,
             huge_page_lines: per.huge_page_lines * n,
             unseen: per.unseen * n,
+            untracked: per.untracked * n,
         };
         let t = *t;
         self.function.bytes = Some(Bytes {
