@@ -22,7 +22,8 @@ const MOST_CALLS: usize = 100 << 20;
 
 /// Why the waiting of a call site is not known though its times are.
 const NOT_FOLLOWED: &str = "its partners are not known: some of its calls, or of those whose requests it may complete, receive from any \
-                            source or with any tag, are persistent, are nonblocking collectives, or are one-sided";
+                            source or with any tag, are persistent, are nonblocking collectives, are one-sided, probe, or are in a \
+                            communicator that is not followed (MPI_COMM_SELF, intercommunicators)";
 
 /// What the calls of a rank have to do with others, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,6 +325,24 @@ mod tests {
         let eager = rank(0, &[("MPI_Send", 10, 12, Some((1, 7)), None, None)]);
         let late_receiver = rank(1, &[("MPI_Recv", 50, 60, None, Some((0, 7)), None)]);
         assert_eq!(waits(&[eager, late_receiver]), [[Some(0)], [Some(0)]]);
+    }
+
+    #[test]
+    fn a_probe_that_matches_takes_its_message() {
+        let sender = |at: u64| ("MPI_Send", at, at + 5, Some((1, 7)), None, None);
+        let sends = rank(0, &[sender(10), sender(100)]);
+        let matched = rank(
+            1,
+            &[
+                ("MPI_Mprobe", 8, 12, None, Some((0, 7)), None),
+                ("MPI_Mrecv", 12, 14, None, None, None),
+                ("MPI_Recv", 20, 110, None, Some((0, 7)), None),
+            ],
+        );
+        assert_eq!(waits(&[sends.clone(), matched]), [vec![Some(0); 2], vec![Some(2), None, Some(80)]]);
+        let tried =
+            rank(1, &[("MPI_Improbe", 15, 16, None, None, None), ("MPI_Recv", 20, 110, None, Some((0, 7)), None)]);
+        assert_eq!(waits(&[sends, tried])[1], [Some(0), None], "it may have taken the first one");
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct Kind<'c> {
     pub is_nonblocking: bool,
     pub completes: bool,
     pub receives: bool,
+    /// It may take a message, from whom and whether is not known.
+    pub may_take_any: bool,
     /// It starts something that a later call waits for, which is not followed: a collective call, or a prepared message.
     pub starts_unfollowed: bool,
 }
@@ -76,6 +78,7 @@ impl<'c> Kind<'c> {
             is_nonblocking: of_mpi.is_some_and(|of_mpi| of_mpi.is_nonblocking),
             completes: completes(name),
             receives: receives(name),
+            may_take_any: name == "MPI_Improbe",
             starts_unfollowed: collective == Some(Collective::Nonblocking)
                 || name.starts_with("MPI_Start")
                 || name.starts_with("MPI_Comm_idup"),
@@ -203,10 +206,11 @@ impl Partners {
             // A receive from anybody takes a message that belongs to no queue for sure.
             let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
             let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
+            let in_all = rank.calls.iter().any(|call| rank.kind(call).may_take_any);
             for &i in &rank.order {
                 let Some((group, (from, tag))) = received(&rank.calls[i]) else { continue };
-                let queue =
-                    (!takes_any.contains(&group)).then(|| sends.get_mut(&(group, from, rank.number as i32, tag)));
+                let queue = (!in_all && !takes_any.contains(&group))
+                    .then(|| sends.get_mut(&(group, from, rank.number as i32, tag)));
                 match queue.flatten().and_then(VecDeque::pop_front) {
                     Some(sent) => self.messages.push(Message { sent, received: (receiver, i) }),
                     None => self.unmatched.push((receiver, i)),

@@ -368,7 +368,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("Testsome", Shape::Wait, 5),
     function("Probe", Shape::Wait, 4),
     function("Iprobe", Shape::Wait, 5),
-    function("Mprobe", Shape::Wait, 5),
+    function("Mprobe", Shape::Receive { from: peer(0, 1), comm: 2 }, 5),
     function("Improbe", Shape::Wait, 6),
     function("Put", PUT, 8),
     function("Get", PUT, 8),

@@ -308,7 +308,11 @@ impl Handles {
         };
         let root = |argument: u8| Sides { root: call.int(argument), ..Sides::default() };
         match (call.function.shape, call.function.name) {
-            (Shape::Send { to, from, .. }, _) => Sides { to: side(to), from: from.and_then(side), root: None },
+            (Shape::Send { buffer, to, from, .. }, _) => {
+                // With a negative count the call fails and sends nothing.
+                let sends = call.count(buffer.count).is_some();
+                Sides { to: side(to).filter(|_| sends), from: from.and_then(side), root: None }
+            }
             (Shape::Receive { from, .. }, _) => Sides { from: side(from), ..Sides::default() },
             (Shape::FromRoot { root: argument, .. } | Shape::Scatter { root: argument, .. }, _) => root(argument),
             (_, "Reduce" | "Ireduce") => root(5),
@@ -457,6 +461,15 @@ mod tests {
         assert_eq!((passes(&handles), handles.communicator_index(half)), (Some(16), Some(1)));
         handles.freed(half);
         assert_eq!((passes(&handles), handles.communicator_index(half)), (None, None));
+    }
+
+    #[test]
+    fn a_call_that_fails_sends_to_nobody() {
+        let to = |count: i32| {
+            let arguments = [9, u64::from(count as u32), DOUBLE, 1, 7, WORLD];
+            handles().sides(&call("MPI_Send", &arguments, &|_, _| false)).to
+        };
+        assert_eq!([to(5), to(-1)], [Some((1, 7)), None]);
     }
 
     #[test]
