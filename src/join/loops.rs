@@ -17,6 +17,9 @@ const LARGEST: u64 = 1 << 20;
 /// Samples in a loop below which they do not tell its usual way.
 const FEWEST_SAMPLES: usize = 20;
 
+/// A loop's blocks that are executed this many times as often as its header lie in a loop of their own, with another entry.
+const TWO_ENTRIES: u64 = 8;
+
 /// The usual way may leave out blocks with one part in this many of a loop's samples.
 const LEFT_OUT: usize = 20;
 
@@ -64,6 +67,7 @@ impl LoopNest {
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
                 let mut nest = Self::new(CodeGraph::new(runs), entry);
+                nest.mark_spins_with_two_entries(executions);
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
                 nest
@@ -101,7 +105,42 @@ impl LoopNest {
                 waits: waiting::spins(instructions(&l.blocks).into_iter()),
             })
             .collect();
-        LoopNest { graph, loops, innermost }
+        let mut nest = LoopNest { graph, loops, innermost };
+        nest.mark_polls_with_delays();
+        nest
+    }
+
+    /// Marks loops that hold a spin loop which control enters at two places: it is no natural loop, so its blocks are those of the loop
+    /// around it, and are executed far more often than that begins a round.
+    fn mark_spins_with_two_entries(&mut self, executions: impl Fn(u64) -> u64) {
+        for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
+            let times = |b: usize| executions(self.graph.blocks[b].start);
+            let own = || l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
+            let most = own().map(times).max().unwrap_or(0);
+            if most < TWO_ENTRIES * executions(l.header).max(1) {
+                continue;
+            }
+            let busiest = own().filter(|b| 2 * times(*b) > most);
+            l.waits = waiting::spins(busiest.flat_map(|b| self.graph.block_instructions(b)));
+        }
+    }
+
+    /// The instructions of a loop that are in no inner one.
+    fn own_instructions(&self, l: usize) -> impl Iterator<Item = &Instruction> {
+        let own = self.loops[l].blocks.iter().filter(move |b| self.innermost[**b] == Some(l as u32));
+        own.flat_map(|b| self.graph.block_instructions(*b))
+    }
+
+    /// Marks loops that only poll, but for loops in them that only let time pass; and these.
+    fn mark_polls_with_delays(&mut self) {
+        for i in 0..self.loops.len() {
+            let inner: Vec<usize> = (0..self.loops.len()).filter(|l| self.loops[*l].parent == Some(i)).collect();
+            let delays = |l: &usize| waiting::only_counts(self.own_instructions(*l));
+            let only_delays = !inner.is_empty() && inner.iter().all(|l| self.loops[*l].is_innermost && delays(l));
+            if only_delays && waiting::spins(self.own_instructions(i)) {
+                inner.into_iter().chain([i]).for_each(|l| self.loops[l].waits = true);
+            }
+        }
     }
 
     /// The calls in loops of `function` that give the CPU away.
@@ -240,6 +279,37 @@ mod tests {
         let graph = CodeGraph::new(runs.iter().map(|(at, run)| (*at, run.as_slice())));
         let nest = LoopNest::new(graph, 0x1000);
         assert!(nest.waits_at(0x1011) && !nest.waits_at(0x1015));
+    }
+
+    #[test]
+    fn a_spin_loop_with_two_entries_is_no_natural_loop() {
+        // 0: rdtsc; 2: mov ecx,eax; 4: mov rax,[rdi]; 7: test rax,rax; a: je 14 (the second entry)
+        // c: mov rax,[rdi]; f: cmp rax,2; 13: nop; 14: rdtsc; 16: sub eax,ecx; 18: cmp eax,esi; 1a: jbe c; 1c: dec [rdx]; 1e: jne 0; 20: ret
+        let bytes = [
+            0x0f, 0x31, 0x89, 0xc1, 0x48, 0x8b, 0x07, 0x48, 0x85, 0xc0, 0x74, 0x08, 0x48, 0x8b, 0x07, 0x48, 0x83, 0xf8,
+            0x02, 0x90, 0x0f, 0x31, 0x29, 0xc8, 0x39, 0xf0, 0x76, 0xf0, 0xff, 0x0a, 0x75, 0xe0, 0xc3,
+        ];
+        let waits = |often: u64| {
+            let mut nest = LoopNest::new(CodeGraph::new([(0x1000, &bytes[..])]), 0x1000);
+            assert!(!nest.waits_at(0x1014));
+            nest.mark_spins_with_two_entries(|at| if (0x100c..0x101c).contains(&at) { often } else { 3 });
+            nest.waits_at(0x1014)
+        };
+        assert_eq!([waits(1000), waits(10)], [true, false]);
+    }
+
+    #[test]
+    fn a_loop_that_polls_and_lets_time_pass_waits() {
+        // 0: mov eax,50; 5: nop; 6: sub eax,1; 9: jne 5; b: cmp [rdi],esi; d: jl 0; f: ret
+        let mut bytes = [0xb8, 50, 0, 0, 0, 0x90, 0x83, 0xe8, 0x01, 0x75, 0xfa, 0x39, 0x37, 0x7c, 0xf1, 0xc3];
+        let waits = |bytes: &[u8]| {
+            let nest = LoopNest::new(CodeGraph::new([(0x1000, bytes)]), 0x1000);
+            [0x1006, 0x100b].map(|at| nest.waits_at(at))
+        };
+        assert_eq!(waits(&bytes), [true, true]);
+        // add [rdi],esi instead of the comparison
+        bytes[11] = 0x01;
+        assert_eq!(waits(&bytes), [false, false]);
     }
 
     #[test]

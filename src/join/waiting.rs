@@ -1,6 +1,6 @@
 //! Distinguishes waiting from work: barriers and locks by name, spin loops by structure.
 
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::isa::x86_64::classify;
 
@@ -140,6 +140,19 @@ pub fn spins_with_calls<'a>(
         body.iter().any(|i| pauses(i) || yields(i))
             && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i))
     })
+}
+
+/// Whether a loop of these instructions only lets time pass: it counts in a register, and touches no memory.
+pub fn only_counts<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
+    let counts = |i: &&Instruction| match i.flow_control() {
+        FlowControl::Next => {
+            let in_register = i.op_count() > 0 && i.op0_kind() == OpKind::Register;
+            let counts = matches!(i.mnemonic(), Mnemonic::Add | Mnemonic::Sub | Mnemonic::Cmp);
+            in_register && (counts && is_immediate(i) || matches!(i.mnemonic(), Mnemonic::Inc | Mnemonic::Dec))
+        }
+        flow => matches!(flow, FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch),
+    };
+    effective(instructions, LARGEST_SPIN).is_some_and(|body| body.iter().all(counts))
 }
 
 /// Whether a function of these instructions, called by a loop that spins, is part of its waiting: it is small, and only looks at memory
