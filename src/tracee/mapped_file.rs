@@ -7,7 +7,7 @@
 //! The last is for processes that are gone. Deleted files and those in memory (`memfd_create`) have no path that leads to them.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -86,6 +86,11 @@ pub fn open(pid: Pid, start: Address, path: &str, known: Known) -> io::Result<Op
     // the same; a later one has replaced the file that is mapped.
     let is_old = |found: &Opened| matches!(known, Known::Inode(_)) && unchanged_since_our_start(&found.file);
     by_name.and_then(|found| if is_old(&found) { Ok(found) } else { Err(io::ErrorKind::NotFound.into()) })
+}
+
+/// Metadata of what is now at `path`, a name in the map of `pid`, as that process sees it.
+pub fn metadata(pid: Pid, path: &str) -> Option<Metadata> {
+    fs::metadata(below(&PathBuf::from(format!("/proc/{pid}/root")), &path_text::decode(path))).ok()
 }
 
 /// The file at a path that the process sees; as we see it if the process is gone.

@@ -1,12 +1,14 @@
 //! The table of modules that evidence refers to: the file that a mapping belongs to, and the offset in it.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
 
 use nix::unistd::Pid;
 
 use super::address::Address;
 use super::elf_layout::ElfLayout;
 use super::elf_reader::ElfReader;
+use super::kept_files::Stamp;
 use super::mapped_file::{self, Known};
 use super::maps::{Mapping, read_maps};
 use super::{copied_text, jit_places, kept_files};
@@ -28,11 +30,20 @@ impl Located {
     }
 }
 
+/// A file that is a module.
+#[derive(Debug)]
+struct File {
+    module: u32,
+    layout: Option<ElfLayout>,
+    /// `None`: nothing led to it.
+    stamp: Option<Stamp>,
+}
+
 /// The modules that a pass saw; evidence refers to them by index.
 #[derive(Debug, Default)]
 pub struct ModuleTable {
     modules: Vec<ModuleInfo>,
-    by_file: HashMap<(String, u64, String), (u32, Option<ElfLayout>)>,
+    by_file: HashMap<(String, u64, String), File>,
     by_name: HashMap<(String, u32), u32>,
     /// Anonymous memory that was found to be no copy of a file's code.
     no_copies: HashSet<(Pid, Address, Address)>,
@@ -44,7 +55,11 @@ impl ModuleTable {
         let process = pid.as_raw() as u32;
         if mapping.is_file() {
             let key = (mapping.device.clone(), mapping.inode, mapping.path.clone());
-            if !self.by_file.contains_key(&key) {
+            // The number of a removed file goes to the next one that is made, and a file can be written anew.
+            let stamp = mapped_file::metadata(pid, &mapping.path).filter(|data| data.ino() == mapping.inode);
+            let stamp = stamp.as_ref().map(Stamp::of);
+            let is_it = |known: &File| stamp.is_none() || known.stamp.is_none() || known.stamp == stamp;
+            if !self.by_file.get(&key).is_some_and(is_it) {
                 let layout = read_layout(pid, mapping);
                 let info = ModuleInfo {
                     kind: if layout.is_some() { ModuleKind::File } else { ModuleKind::Anonymous },
@@ -54,9 +69,10 @@ impl ModuleTable {
                     bias: bias(pid, layout.as_ref(), mapping),
                 };
                 self.modules.push(info);
-                self.by_file.insert(key.clone(), (self.modules.len() as u32 - 1, layout));
+                let module = self.modules.len() as u32 - 1;
+                self.by_file.insert(key.clone(), File { module, layout, stamp });
             }
-            let (module, layout) = &self.by_file[&key];
+            let File { module, layout, .. } = &self.by_file[&key];
             return Located { module: *module, bias: bias(pid, layout.as_ref(), mapping) };
         }
         if let Some(original) = self.original(pid, mapping) {
