@@ -41,8 +41,9 @@ impl TimeStamps {
     }
 }
 
+/// The processor's time stamp counter now.
 #[cfg(target_arch = "x86_64")]
-fn time_stamp() -> u64 {
+pub fn time_stamp() -> u64 {
     // SAFETY: reads a counter that every x86-64 has.
     unsafe { std::arch::x86_64::_rdtsc() }
 }

@@ -30,6 +30,8 @@ pub struct BlasRecorder {
     by_shape: HashMap<(u32, Shape), Option<u32>>,
     /// By thread.
     threads: HashMap<u32, OpenCalls<OpenCall>>,
+    /// When each thread began to record addresses, or ended it: (time stamp, whether it does from then on).
+    turns: HashMap<u32, Vec<(u64, bool)>>,
 }
 
 /// A call site of a thread.
@@ -61,6 +63,22 @@ struct OpenCall {
 }
 
 impl BlasRecorder {
+    /// A thread records addresses from the time stamp `at` on, or no longer.
+    pub fn turned(&mut self, thread: u32, at: u64, records: bool) {
+        self.turns.entry(thread).or_default().push((at, records));
+    }
+
+    /// Whether a thread recorded addresses at some time of `from..to`; `now`: whether it does now.
+    fn recorded(&self, thread: u32, from: u64, to: u64, now: bool) -> bool {
+        let turns = self.turns.get(&thread).map_or(&[][..], Vec::as_slice);
+        let first = turns.partition_point(|(at, _)| *at <= from);
+        let before = match first.checked_sub(1) {
+            Some(last) => turns[last].1,
+            None => turns.first().map_or(now, |(_, records)| !records),
+        };
+        before || turns[first..].iter().take_while(|(at, _)| *at < to).any(|(_, records)| *records)
+    }
+
     /// A thread has got a signal.
     pub fn got_signal(&mut self, thread: u32) {
         self.threads.get_mut(&thread).map(OpenCalls::got_signal);
@@ -110,7 +128,8 @@ impl BlasRecorder {
     pub fn returned(&mut self, thread: &Thread, record: &ReturnRecord) {
         let Some(open) = self.threads.get_mut(&thread.ordinal) else { return };
         let Some(Open { what, time, .. }) = open.leave(record.place, record.stack) else { return };
-        self.tally(what).returned(record.time.wrapping_sub(time));
+        let is_slow = self.recorded(thread.ordinal, time, record.time, thread.version.collects());
+        self.tally(what).returned(record.time.wrapping_sub(time), is_slow);
     }
 
     fn tally(&mut self, of: OpenCall) -> &mut Tally {
@@ -176,4 +195,19 @@ fn dimensions(shape: Shape, element: Element) -> Dimensions {
         Element::ComplexDouble => (true, true),
     };
     Dimensions { m, n, k, transposes, is_row_major, is_double, is_complex }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_slow_while_addresses_are_recorded() {
+        let mut blas = BlasRecorder::default();
+        assert!(blas.recorded(0, 1, 2, true) && !blas.recorded(0, 1, 2, false), "it never turned");
+        [(100, false), (200, true), (300, false)].into_iter().for_each(|(at, records)| blas.turned(0, at, records));
+        let slow = [(10, 20), (90, 110), (110, 190), (190, 210), (210, 290), (150, 350), (310, 320)]
+            .map(|(from, to)| blas.recorded(0, from, to, false));
+        assert_eq!(slow, [true, true, false, true, true, true, false]);
+    }
 }

@@ -109,6 +109,7 @@ impl Recorded {
         let wanted = self.samples.wanted();
         let Some(thread) = program.threads.get_mut(&tid) else { return };
         let before = std::mem::replace(&mut thread.version, wanted);
+        self.calls.turned(thread);
         // For the access sink a burst is a part of the pause.
         let same_phase = before.phase() == wanted.phase();
         let mut drain = self.samples.drain.as_mut().filter(|_| !same_phase);

@@ -12,7 +12,7 @@ use crate::instrument::translator::program::thread::Thread;
 use crate::profile::evidence::blas::BlasEvidence;
 use crate::profile::evidence::mpi::MpiEvidence;
 use crate::profile::evidence::windows::SiteCalls;
-use crate::tracee::clock::TimeStamps;
+use crate::tracee::clock::{TimeStamps, time_stamp};
 
 /// `thread` waits in a call of a marker function, or in one that is recorded.
 pub fn note_call(marks: &mut Marks, calls: &mut CallRecorder, address_space: &AddressSpace, thread: &Thread) {
@@ -98,6 +98,11 @@ impl CallRecorder {
             contexts.set(thread.context, layout::known_return(returns_to), returns_to);
         }
         self.mpi.take_back(address_space, thread, of_mpi);
+    }
+
+    /// A thread goes over to another version of the program.
+    pub fn turned(&mut self, thread: &Thread) {
+        self.blas.turned(thread.ordinal, time_stamp(), thread.version.collects());
     }
 
     /// A thread got a signal: its handler may leave calls by a jump.
