@@ -49,6 +49,8 @@ enum Asked {
     Listener,
     /// Dispatch by address.
     Dispatch,
+    /// No memory may become executable that was not.
+    DenyWriteExecute,
 }
 
 /// The request of the call with these registers; `read` reads a filter's program.
@@ -57,6 +59,7 @@ fn asked(registers: &Registers, read: impl Fn(u64) -> Option<Filter>) -> Asked {
     let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as u32;
     match (registers.rax as i64, registers.rdi as i32, registers.rsi as u32) {
         (libc::SYS_prctl, SET_DISPATCH, _) if registers.rsi != DISPATCH_OFF => Asked::Dispatch,
+        (libc::SYS_prctl, libc::PR_SET_MDWE, flags) if flags != 0 => Asked::DenyWriteExecute,
         (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) => Asked::Filter(Filter::Strict),
         (libc::SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER) => filter(registers.rdx),
         (libc::SYS_seccomp, 0, _) => Asked::Filter(Filter::Strict),
@@ -78,6 +81,7 @@ impl Program {
         let address_space = self.address_space(tid)?;
         let filter = match asked(&registers, |at| Filter::read(&address_space.memory, Address::new(at))) {
             Asked::Dispatch => return Ok(Some((stopped, Release::Dispatch))),
+            Asked::DenyWriteExecute => return Ok(Some((stopped, Release::DenyWriteExecute))),
             Asked::Listener => return Ok(Some((stopped, Release::FilterByAddress))),
             Asked::Filter(filter) if filter.reads_address() => return Ok(Some((stopped, Release::FilterByAddress))),
             Asked::Filter(filter) => Some(filter),

@@ -19,12 +19,19 @@ pub enum Release {
     Dispatch,
     /// It installs a seccomp filter that reads the address of a system call, or hands calls to a listener, which can.
     FilterByAddress,
+    /// It forbids itself memory that becomes executable (`PR_SET_MDWE`): its text is not, while it is counted.
+    DenyWriteExecute,
 }
 
 impl Release {
     /// All of them.
-    pub(crate) const ALL: [Release; 4] =
-        [Release::Unbearable, Release::Untraced, Release::Dispatch, Release::FilterByAddress];
+    pub(crate) const ALL: [Release; 5] = [
+        Release::Unbearable,
+        Release::Untraced,
+        Release::Dispatch,
+        Release::FilterByAddress,
+        Release::DenyWriteExecute,
+    ];
 
     /// The program's action.
     pub fn reason(self) -> &'static str {
@@ -43,6 +50,9 @@ impl Release {
                 "it filters its system calls (seccomp) by their addresses, or by a listener that can see these; they are others in \
                  translated code"
             }
+            Release::DenyWriteExecute => {
+                "it forbids memory to become executable (PR_SET_MDWE), and the text of a counted program is not executable"
+            }
         }
     }
 
@@ -53,7 +63,7 @@ impl Release {
             Release::Untraced => {
                 "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out"
             }
-            Release::Dispatch | Release::FilterByAddress => {
+            Release::Dispatch | Release::FilterByAddress | Release::DenyWriteExecute => {
                 "run the program without that restriction, where it has such a switch; hardware counters count all of it"
             }
         }
