@@ -17,9 +17,6 @@ const LARGEST: u64 = 1 << 20;
 /// Samples in a loop below which they do not tell its usual way.
 const FEWEST_SAMPLES: usize = 20;
 
-/// A loop's blocks that are executed this many times as often as its header lie in a loop of their own, with another entry.
-const TWO_ENTRIES: u64 = 8;
-
 /// The usual way may leave out blocks with one part in this many of a loop's samples.
 const LEFT_OUT: usize = 20;
 
@@ -67,7 +64,7 @@ impl LoopNest {
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
                 let mut nest = Self::new(CodeGraph::new(runs), entry);
-                nest.mark_spins_with_two_entries(executions);
+                nest.mark_spins(|graph, own| busiest(graph, own, executions));
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
                 nest
@@ -76,6 +73,7 @@ impl LoopNest {
                 let runs = static_code(function, code);
                 let graph = CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice())));
                 let mut nest = Self::new(graph, entry);
+                nest.mark_spins(|graph, own| most_time(graph, own, samples));
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
                 nest
@@ -110,18 +108,12 @@ impl LoopNest {
         nest
     }
 
-    /// Marks loops that hold a spin loop which control enters at two places: it is no natural loop, so its blocks are those of the loop
-    /// around it, and are executed far more often than that begins a round.
-    fn mark_spins_with_two_entries(&mut self, executions: impl Fn(u64) -> u64) {
+    /// Marks the loops that only poll on their usual way: over those of a loop's own blocks, without inner loops, that `usual` keeps.
+    fn mark_spins(&mut self, usual: impl Fn(&CodeGraph, &[usize]) -> Vec<usize>) {
         for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
-            let times = |b: usize| executions(self.graph.blocks[b].start);
-            let own = || l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
-            let most = own().map(times).max().unwrap_or(0);
-            if most < TWO_ENTRIES * executions(l.header).max(1) {
-                continue;
-            }
-            let busiest = own().filter(|b| 2 * times(*b) > most);
-            l.waits = waiting::spins(busiest.flat_map(|b| self.graph.block_instructions(b)));
+            let own: Vec<usize> = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32)).collect();
+            let usual = usual(&self.graph, &own);
+            l.waits = waiting::spins(usual.iter().flat_map(|b| self.graph.block_instructions(*b)));
         }
     }
 
@@ -201,6 +193,14 @@ impl LoopNest {
 fn most_rounds(graph: &CodeGraph, l: &NaturalLoop, own: &[usize], executions: impl Fn(u64) -> u64) -> Vec<usize> {
     let rounds = executions(l.header);
     own.iter().copied().filter(|b| 2 * executions(graph.blocks[*b].start) > rounds).collect()
+}
+
+/// Those of a loop's blocks `own` that are executed at least half as often as any of them. A spin loop that control enters at two places is
+/// no natural loop: its blocks are executed more often than the header of the loop around it.
+fn busiest(graph: &CodeGraph, own: &[usize], executions: impl Fn(u64) -> u64) -> Vec<usize> {
+    let times = |b: &usize| executions(graph.blocks[*b].start);
+    let most = own.iter().map(times).max().unwrap_or(0);
+    own.iter().copied().filter(|b| 2 * times(b) > most).collect()
 }
 
 /// Those of a loop's blocks `own` that it spends nearly all its time in, by where `samples` are; none if these are too few to say.
@@ -292,10 +292,11 @@ mod tests {
         let waits = |often: u64| {
             let mut nest = LoopNest::new(CodeGraph::new([(0x1000, &bytes[..])]), 0x1000);
             assert!(!nest.waits_at(0x1014));
-            nest.mark_spins_with_two_entries(|at| if (0x100c..0x101c).contains(&at) { often } else { 3 });
+            let executions = |at: u64| if (0x100c..0x101c).contains(&at) { often } else { 30 };
+            nest.mark_spins(|graph, own| busiest(graph, own, executions));
             nest.waits_at(0x1014)
         };
-        assert_eq!([waits(1000), waits(10)], [true, false]);
+        assert_eq!([waits(1000), waits(40)], [true, false]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Threads, the cores that they run on, address spaces, and the (instruction, thread) pairs that traffic is charged to.
 //!
 //! Programs may have any number of threads and instructions; the tables have limits. Beyond them, threads use the pairs of an earlier
-//! thread, and instructions a pair without a place; the report says so in both cases. The second half of the pairs is for instructions that
+//! thread, and instructions a pair without a place; the report says so in both cases. The last quarter of the pairs is for instructions that
 //! access memory often: a compiler that runs first must not leave a kernel without one.
 
 use std::collections::HashMap;
@@ -27,7 +27,9 @@ const LIMITS: Limits = Limits { owners: 1 << 16, threads: 256, places: 4 << 20 }
 const GROWTH: usize = 1 << 10;
 /// rprof warns if more than this share of the accessed bytes is attributed to another thread.
 const ELSEWHERE: f64 = 0.01;
-/// Once half of the pairs are taken, an instruction gets one after this many accesses; after four times as many whenever half of the rest is.
+/// Pairs are given freely until the free ones have been halved this often.
+const FREELY: u32 = 2;
+/// From then on an instruction gets one after this many accesses; after four times as many whenever half of the rest is taken.
 const OFTEN: u64 = 64;
 /// The site of accesses whose instruction had no room in the tables.
 const NOWHERE: u32 = u32::MAX;
@@ -198,13 +200,13 @@ impl Owners {
     fn has_often(&mut self, book: usize, site: u32, accesses: u64) -> bool {
         let room = self.limits.owners.saturating_sub(self.pairs.len());
         let halvings = self.limits.owners.checked_div(room).map_or(0, usize::ilog2);
-        if halvings == 0 {
-            // Half of the pairs are free. Or none is: it shares what there is, for good.
+        let Some(scarcity) = halvings.checked_sub(FREELY) else {
+            // There is room enough. Or there is none: it shares what there is, for good.
             return true;
-        }
+        };
         let so_far = self.waiting.entry((book, site)).or_default();
         *so_far += accesses;
-        let often = *so_far >= OFTEN << (2 * (halvings - 1));
+        let often = *so_far >= OFTEN << (2 * scarcity);
         if often {
             self.waiting.remove(&(book, site));
         }
@@ -300,11 +302,11 @@ mod tests {
 
     #[test]
     fn a_kernel_that_comes_late_has_a_pair() {
-        let mut owners = Owners::with_limits(1, Limits { owners: 8, threads: 8, places: 1 << 20 });
+        let mut owners = Owners::with_limits(1, Limits { owners: 16, threads: 8, places: 1 << 20 });
         let book = owners.book(0);
         let sites: Vec<Owner> = (0..100).map(|site| owners.owner(0, book, site).0).collect();
-        assert_eq!(sites[3], Owner(3));
-        assert!(sites[4..].iter().all(|owner| Some(*owner) == owners.nowhere()), "half of the pairs are kept");
+        assert_eq!(sites[11], Owner(11));
+        assert!(sites[12..].iter().all(|owner| Some(*owner) == owners.nowhere()), "a quarter of the pairs is kept");
         let kernel = (0..64).map(|_| owners.owner(0, book, 200).0).last().unwrap();
         assert_ne!(Some(kernel), owners.nowhere());
         assert_eq!(owners.pairs()[kernel.0 as usize], (200, 0));
@@ -315,7 +317,7 @@ mod tests {
         for site in 300..400 {
             owners.owner_of(0, book, site, 1 << 40);
         }
-        assert_eq!(owners.pairs().len(), 8, "and no more than the limit");
+        assert_eq!(owners.pairs().len(), 16, "and no more than the limit");
         assert_eq!(Some(owners.owner_of(0, book, 500, 1 << 60).0), owners.nowhere());
     }
 

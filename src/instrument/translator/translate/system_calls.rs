@@ -99,7 +99,8 @@ impl Writer<'_> {
 
     /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
     /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
-    /// else the call; 6: rprof for filters and dispatch of calls, else the call; 7 to 9: the call by a stub
+    /// else the call; 6: rprof for filters and dispatch of calls and
+    /// for `PR_SET_MDWE`, else the call; 7 to 9: the call by a stub
     /// that records it; 1: rprof, or the call if it makes a task that can
     /// be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
@@ -124,6 +125,9 @@ impl Writer<'_> {
         let stops = cold.jump_if_rcx_zero();
         cold.raw(&[0xe9]); // jmp
         let sockets = cold.relative_later();
+        cold.land(rule);
+        cold.raw(&[0xe9]); // jmp
+        let rules = cold.relative_later();
         cold.land(stops);
         let stop = cold.here();
         cold.constant(RCX, site.native.get());
@@ -142,12 +146,6 @@ impl Writer<'_> {
         let trap = cold.jump_if_ecx_zero();
         cold.add_to(RCX, RDI, -libc::SIGSEGV as i8);
         let fault = cold.jump_if_ecx_zero();
-        cold.jump(site.native);
-        cold.land(rule);
-        cold.add_to(RCX, RDI, -libc::PR_SET_SECCOMP as i8);
-        let filter = cold.jump_if_ecx_zero();
-        cold.add_to(RCX, RDI, -SET_DISPATCH as i8);
-        let dispatch = cold.jump_if_ecx_zero();
         cold.jump(site.native);
         cold.land(map);
         cold.low_8_to_ecx(RDX);
@@ -170,8 +168,6 @@ impl Writer<'_> {
         cold.jump(site.native);
         cold.land(trap);
         cold.land(fault);
-        cold.land(filter);
-        cold.land(dispatch);
         cold.jump(stop);
         cold.set_word(sockets, relative(sockets, cold.here()));
         cold.save(layout::SOCKET_KIND, RCX);
@@ -180,5 +176,13 @@ impl Writer<'_> {
         cold.constant(RCX, site.after.get());
         cold.save(layout::CONTINUE_AT, RCX);
         cold.jump(stubs.socket);
+        cold.set_word(rules, relative(rules, cold.here()));
+        let of_rules = [libc::PR_SET_SECCOMP, SET_DISPATCH, libc::PR_SET_MDWE].map(|option| {
+            cold.add_to(RCX, RDI, -option as i8);
+            cold.jump_if_ecx_zero()
+        });
+        cold.jump(site.native);
+        of_rules.into_iter().for_each(|jump| cold.land(jump));
+        cold.jump(stop);
     }
 }
