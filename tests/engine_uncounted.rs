@@ -105,6 +105,12 @@ fn a_program_whose_system_calls_depend_on_their_addresses_is_let_go_before() {
 }
 
 #[test]
+fn a_program_that_forbids_memory_to_become_executable_is_let_go_before() {
+    let counted = guest_told("hardened.c", &[], &["released"]);
+    assert!(told(&counted, "released").contains("PR_SET_MDWE"), "{:?}", counted.evidence.warnings);
+}
+
+#[test]
 fn a_program_whose_filter_forbids_what_rprof_needs_is_not_harmed() {
     let filters = guest_told("sandboxed.c", &[], &[]);
     assert_eq!(filters.evidence.uncounted_share, 0.0, "it may filter calls that nobody makes");

@@ -163,4 +163,22 @@ mod tests {
         assert_eq!(table.locate(Pid::this(), mapping), located);
         assert_eq!(table.modules()[0].kind, ModuleKind::File);
     }
+
+    #[test]
+    fn a_file_that_is_written_anew_is_another_module() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("library.so");
+        std::fs::copy("/proc/self/exe", &path).unwrap();
+        let mut table = ModuleTable::default();
+        let maps = read_maps(Pid::this()).unwrap();
+        let text = maps.iter().find(|m| m.is_file() && m.executable).unwrap().clone();
+        let inode = std::fs::metadata(&path).unwrap().ino();
+        let mapping = Mapping { path: path.to_str().unwrap().into(), inode, ..text };
+        let first = table.locate(Pid::this(), &mapping);
+        assert_eq!(table.locate(Pid::this(), &mapping), first);
+        let longer = [std::fs::read("/proc/self/exe").unwrap(), vec![0; 64]].concat();
+        std::fs::write(&path, longer).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().ino(), inode);
+        assert_eq!([first, table.locate(Pid::this(), &mapping)].map(|located| located.module), [0, 1]);
+    }
 }
