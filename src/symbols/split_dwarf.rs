@@ -86,19 +86,14 @@ fn open_package(path: &Path) -> Option<DwarfPackage<Reader>> {
     DwarfPackage::load(load, empty()).ok()
 }
 
-/// The file at `path`, if a unit in it is the one that is asked for: units of types have sections of the same name before its own.
+/// The file at `path`, from the unit on that is asked for, if it has that. Units of types lie before it: in its section (Clang), or in others
+/// of the same name (GCC).
 fn open_unit(path: &Path, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>> {
     let file = ElfFile::open(path).ok()?;
     let of_units = gimli::SectionId::DebugInfo;
     let name = of_units.dwo_name()?;
     let contents = |at: &Section| Some(Reader::new(Arc::from(file.contents(at).ok()?), LittleEndian));
-    let sections = file.sections().iter().filter(|s| s.name == name);
-    let mut sections = sections.filter_map(contents).chain(section(&file, name).ok());
-    let is_asked_for = |dwarf: &Dwarf<Reader>| {
-        let header = dwarf.units().next().ok()??;
-        Some(dwarf.unit(header).ok()?.dwo_id == Some(load.dwo_id))
-    };
-    sections.find_map(|info| {
+    let with_units = |info: Reader| {
         let of_dwo = |id: gimli::SectionId| match id.dwo_name() {
             Some(_) if id == of_units => Ok(info.clone()),
             Some(name) => section(&file, name),
@@ -106,8 +101,29 @@ fn open_unit(path: &Path, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>
         };
         let mut dwarf = Dwarf::load::<_, SymbolError>(of_dwo).ok()?;
         dwarf.make_dwo(&load.parent);
-        is_asked_for(&dwarf)?.then_some(dwarf)
+        Some(dwarf)
+    };
+    let sections = file.sections().iter().filter(|s| s.name == name);
+    let mut sections = sections.filter_map(contents).chain(section(&file, name).ok());
+    sections.find_map(|info| {
+        let all = with_units(info.clone())?;
+        let at = offset_of(&all, load.dwo_id)?;
+        let mut from_there = info;
+        from_there.skip(at).ok()?;
+        if at == 0 { Some(all) } else { with_units(from_there) }
     })
+}
+
+/// Where the unit with this id begins in its section.
+fn offset_of(dwarf: &Dwarf<Reader>, id: gimli::DwoId) -> Option<usize> {
+    let mut units = dwarf.units();
+    while let Some(header) = units.next().ok()? {
+        let at = header.debug_info_offset()?.0;
+        if dwarf.unit(header).ok().and_then(|unit| unit.dwo_id) == Some(id) {
+            return Some(at);
+        }
+    }
+    None
 }
 
 fn empty() -> Reader {

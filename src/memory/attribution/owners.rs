@@ -31,6 +31,8 @@ const ELSEWHERE: f64 = 0.01;
 const FREELY: u32 = 2;
 /// From then on an instruction gets one after this many accesses; after four times as many whenever half of the rest is taken.
 const OFTEN: u64 = 64;
+/// Instructions without a pair whose accesses are counted: with more, all begin anew.
+const MOST_WAITING: usize = 1 << 17;
 /// The site of accesses whose instruction had no room in the tables.
 const NOWHERE: u32 = u32::MAX;
 
@@ -204,6 +206,9 @@ impl Owners {
             // There is room enough. Or there is none: it shares what there is, for good.
             return true;
         };
+        if self.waiting.len() >= MOST_WAITING {
+            self.waiting.clear();
+        }
         let so_far = self.waiting.entry((book, site)).or_default();
         *so_far += accesses;
         let often = *so_far >= OFTEN << (2 * scarcity);

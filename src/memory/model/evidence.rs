@@ -111,7 +111,7 @@ impl CacheModel {
             figures.dram_overwritten = figures.dram_fill * first.plain_of(owner).overwritten_share();
             traffic.push(SiteTraffic { at, thread, traffic: figures });
         }
-        for ((site, thread), (l1_read, l1_write)) in self.executed.nowhere() {
+        for (site, (thread, [l1_read, l1_write])) in self.executed.nowhere() {
             let Some(&at) = sites.get(site as usize) else { continue };
             let all = l1_read + l1_write;
             let figures = Traffic { l1_read, l1_write, unseen: all, untracked: all, ..Traffic::default() };

@@ -9,14 +9,17 @@ use crate::profile::run::Warning;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::line::Owner;
 
+/// Instructions without an owner that evidence has.
+const MOST_NOWHERE: usize = 1 << 15;
+
 /// Executions by owner.
 #[derive(Debug, Default)]
 pub struct Executions {
     times: Vec<Times>,
     /// Bytes whose owner is another thread's.
     elsewhere: u64,
-    /// Bytes (read, written) of instructions without an owner, by site and thread.
-    nowhere: HashMap<(u32, u32), (f64, f64)>,
+    /// Instructions without an owner, by site: the first thread that executed it, and the bytes (read, written) of all.
+    nowhere: HashMap<u32, (u32, [f64; 2])>,
 }
 
 /// Executions of one instruction in one thread, or of all.
@@ -95,7 +98,7 @@ impl Executions {
 
     /// Notes that the instruction of `executed` has no owner of its own.
     pub fn note_nowhere(&mut self, executed: &Executed) {
-        let (read, written) = self.nowhere.entry((executed.site, executed.thread)).or_default();
+        let (_, [read, written]) = self.nowhere.entry(executed.site).or_insert((executed.thread, [0.0; 2]));
         match executed.kind {
             AccessKind::Load | AccessKind::Gather => *read += executed.bytes as f64,
             AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore => *written += executed.bytes as f64,
@@ -103,9 +106,12 @@ impl Executions {
         }
     }
 
-    /// Bytes (read, written) of instructions without an owner, by (site, thread), in their order.
-    pub fn nowhere(&self) -> BTreeMap<(u32, u32), (f64, f64)> {
-        self.nowhere.iter().map(|(key, bytes)| (*key, *bytes)).collect()
+    /// Instructions without an owner, by site: a thread that executed it, and its bytes (read, written). Those with most bytes.
+    pub fn nowhere(&self) -> BTreeMap<u32, (u32, [f64; 2])> {
+        let mut all: Vec<_> = self.nowhere.iter().map(|(site, of)| (*site, *of)).collect();
+        all.sort_by(|(_, (_, a)), (_, (_, b))| (b[0] + b[1]).total_cmp(&(a[0] + a[1])));
+        all.truncate(MOST_NOWHERE);
+        all.into_iter().collect()
     }
 
     /// The share of the accessed bytes whose owner is another thread's.
