@@ -110,26 +110,29 @@ impl LoopNest {
 
     /// Marks the loops that only poll on their usual way: over those of a loop's own blocks, without inner loops, that `usual` keeps.
     fn mark_spins(&mut self, usual: impl Fn(&CodeGraph, &[usize]) -> Vec<usize>) {
-        for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
-            let own: Vec<usize> = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32)).collect();
-            let usual = usual(&self.graph, &own);
-            l.waits = waiting::spins(usual.iter().flat_map(|b| self.graph.block_instructions(*b)));
+        for i in 0..self.loops.len() {
+            if !self.loops[i].waits {
+                let usual = usual(&self.graph, &self.own_blocks(i));
+                self.loops[i].waits = waiting::spins(usual.iter().flat_map(|b| self.graph.block_instructions(*b)));
+            }
         }
     }
 
-    /// The instructions of a loop that are in no inner one.
-    fn own_instructions(&self, l: usize) -> impl Iterator<Item = &Instruction> {
-        let own = self.loops[l].blocks.iter().filter(move |b| self.innermost[**b] == Some(l as u32));
-        own.flat_map(|b| self.graph.block_instructions(*b))
+    /// The blocks of a loop that are in no inner one.
+    fn own_blocks(&self, l: usize) -> Vec<usize> {
+        self.loops[l].blocks.iter().copied().filter(|b| self.innermost[*b] == Some(l as u32)).collect()
     }
 
     /// Marks loops that only poll, but for loops in them that only let time pass; and these.
     fn mark_polls_with_delays(&mut self) {
-        for i in 0..self.loops.len() {
-            let inner: Vec<usize> = (0..self.loops.len()).filter(|l| self.loops[*l].parent == Some(i)).collect();
-            let delays = |l: &usize| waiting::only_counts(self.own_instructions(*l));
-            let only_delays = !inner.is_empty() && inner.iter().all(|l| self.loops[*l].is_innermost && delays(l));
-            if only_delays && waiting::spins(self.own_instructions(i)) {
+        let mut inner: Vec<Vec<usize>> = vec![Vec::new(); self.loops.len()];
+        for (i, l) in self.loops.iter().enumerate() {
+            l.parent.into_iter().for_each(|parent| inner[parent].push(i));
+        }
+        for (i, inner) in inner.into_iter().enumerate().filter(|(_, inner)| !inner.is_empty()) {
+            let of = |blocks: Vec<usize>| blocks.into_iter().flat_map(|b| self.graph.block_instructions(b));
+            let delays = |l: &usize| self.loops[*l].is_innermost && waiting::only_counts(of(self.own_blocks(*l)));
+            if inner.iter().all(delays) && waiting::spins(of(self.own_blocks(i))) {
                 inner.into_iter().chain([i]).for_each(|l| self.loops[l].waits = true);
             }
         }
@@ -157,17 +160,20 @@ impl LoopNest {
         usual: impl Fn(&CodeGraph, &NaturalLoop, &[usize]) -> Vec<usize>,
         yields: &HashSet<u64>,
     ) {
-        for (i, l) in self.loops.iter_mut().enumerate().filter(|(_, l)| !l.waits) {
-            let own = l.blocks.iter().copied().filter(|b| self.innermost[*b] == Some(i as u32));
-            let own: Vec<usize> = own.collect();
+        for i in 0..self.loops.len() {
+            if self.loops[i].waits {
+                continue;
+            }
+            let own = self.own_blocks(i);
             let gives_way = |i: &Instruction| waiting::pauses(i) || yields.contains(&i.ip());
             let pauses = |b: &&usize| self.graph.block_instructions(**b).iter().any(gives_way);
             if !own.iter().any(|b| pauses(&b)) {
                 continue; // most loops
             }
-            let usual = usual(&self.graph, l, &own);
+            let usual = usual(&self.graph, &self.loops[i], &own);
             let usual_way = usual.iter().flat_map(|b| self.graph.block_instructions(*b));
-            l.waits = waiting::spins_with_calls(usual_way, |i| yields.contains(&i.ip()));
+            let waits = waiting::spins_with_calls(usual_way, |i| yields.contains(&i.ip()));
+            self.loops[i].waits = waits;
         }
     }
 

@@ -7,6 +7,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ fn packages(path: &Path) -> Vec<PathBuf> {
         PathBuf::from(name)
     };
     let bare = (path.extension() == Some(OsStr::new("debug"))).then(|| with_suffix(&path.with_extension("")));
-    std::iter::once(with_suffix(path)).chain(bare).collect()
+    iter::once(with_suffix(path)).chain(bare).collect()
 }
 
 fn open_package(path: &Path) -> Option<DwarfPackage<Reader>> {
@@ -104,7 +105,7 @@ fn open_unit(path: &Path, load: &SplitDwarfLoad<Reader>) -> Option<Dwarf<Reader>
         Some(dwarf)
     };
     let sections = file.sections().iter().filter(|s| s.name == name);
-    let mut sections = sections.filter_map(contents).chain(section(&file, name).ok());
+    let mut sections = sections.filter_map(contents).chain(iter::once_with(|| section(&file, name).ok()).flatten());
     sections.find_map(|info| {
         let all = with_units(info.clone())?;
         let at = offset_of(&all, load.dwo_id)?;

@@ -21,9 +21,9 @@ pub struct Tally {
 impl Tally {
     /// Adds the time of a call in ticks. `is_slow`: addresses were recorded meanwhile, so that it says nothing of other calls.
     pub fn returned(&mut self, ticks: u64, is_slow: bool) {
+        self.ticks += ticks as f64;
         if is_slow {
             self.slow += 1;
-            self.ticks += ticks as f64;
             return;
         }
         if self.timed.trailing_zeros() >= self.thinned {
@@ -41,7 +41,6 @@ impl Tally {
             }
         }
         self.timed += 1;
-        self.ticks += ticks as f64;
     }
 
     /// In seconds.

@@ -99,10 +99,8 @@ impl Writer<'_> {
 
     /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
     /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
-    /// else the call; 6: rprof for filters and dispatch of calls and
-    /// for `PR_SET_MDWE`, else the call; 7 to 9: the call by a stub
-    /// that records it; 1: rprof, or the call if it makes a task that can
-    /// be traced.
+    /// else the call; 6: rprof for filters and dispatch of calls and for `PR_SET_MDWE`, else the call; 7 to 9: the call by a
+    /// stub that records it; 1: rprof, or the call if it makes a task that can be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
         let id = self.cache.call_sites.len() as u64;
         self.cache.call_sites.push(site);
