@@ -299,9 +299,12 @@ impl AddressSpace {
         })
     }
 
-    /// Why code at `at` is not translated.
-    pub fn untranslated(&self, at: Address) -> Untranslated {
-        find_untranslated(&self.text, at).unwrap_or(Untranslated::Unseen)
+    /// Why code at `at` is not translated; `None` where there is no code: a thread that goes there gets a signal at once.
+    pub fn untranslated(&self, at: Address) -> Option<Untranslated> {
+        match find_untranslated(&self.text, at) {
+            None | Some(Untranslated::Unseen) if !self.mapping(at).is_some_and(|m| m.executable) => None,
+            why => Some(why.unwrap_or(Untranslated::Unseen)),
+        }
     }
 
     /// The program's state at a cache address, if it is known there: (block, offset in it, moved registers).

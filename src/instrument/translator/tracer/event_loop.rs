@@ -232,9 +232,10 @@ impl Run {
             match address_space.answer(thread.version, site, target) {
                 Ok(destination) => {
                     if let Destination::Native(at) = destination {
-                        let why = address_space.untranslated(at);
-                        thread.native = Some(Excursion::begin(tid, why));
-                        self.evidence.uncounted.note(why);
+                        if let Some(why) = address_space.untranslated(at) {
+                            thread.native = Some(Excursion::begin(tid, why));
+                            self.evidence.uncounted.note(why);
+                        }
                         if thread.version.traces() {
                             self.recorded.samples.take_records(&address_space.image.cache.borrow(), thread);
                             self.recorded.samples.close_burst(thread);

@@ -39,7 +39,7 @@ impl Run {
         };
         let mailboxes = threads.map(mailbox).collect();
         address_spaces.iter_mut().for_each(|(_, p)| p.locate());
-        let batch = Batch { address_spaces, mailboxes, native: Vec::new() };
+        let batch = Batch { address_spaces, mailboxes, left: Vec::new() };
         match self.handoffs.workers.serve(batch, until, self.handoffs.out.len()) {
             Ok(handoff) => self.handoffs.out.push(handoff),
             Err(batch) => self.take_home(batch),
@@ -52,10 +52,12 @@ impl Run {
             address_space.image.cache.borrow().set_polling(self.polling.is_on);
             self.program.address_spaces.insert(id, address_space);
         }
-        for (tid, excursion) in batch.native {
-            self.evidence.uncounted.note(excursion.why);
+        for (tid, excursion) in batch.left {
+            if let Some(excursion) = &excursion {
+                self.evidence.uncounted.note(excursion.why);
+            }
             if let Ok(thread) = self.program.thread_mut(tid) {
-                thread.native = Some(excursion);
+                thread.native = excursion;
             }
             self.recorded.end_burst(&self.program, tid);
         }

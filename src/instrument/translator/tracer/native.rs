@@ -15,7 +15,6 @@ use crate::instrument::translator::program::excursions::{Excursion, StopCost};
 use crate::instrument::translator::tracer::program::{Program, remote_in};
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::uncounted::Uncounted;
-use crate::instrument::translator::translate::text_ranges::Untranslated;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::thread::Stopped;
@@ -27,11 +26,7 @@ impl Program {
     /// A thread goes to native code, whose burst has ended.
     pub fn enter_native(&mut self, tid: Pid, at: Address, uncounted: &mut Uncounted) {
         let Ok(address_space) = self.address_space(tid) else { return };
-        let why = address_space.untranslated(at);
-        // Where there is no code the thread gets a signal at once.
-        if why == Untranslated::Unseen && !address_space.mapping(at).is_some_and(|mapping| mapping.executable) {
-            return;
-        }
+        let Some(why) = address_space.untranslated(at) else { return };
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.native = Some(Excursion::begin(tid, why));
             uncounted.note(why);

@@ -39,8 +39,8 @@ pub struct Batch {
     pub address_spaces: Vec<(Pid, AddressSpace)>,
     /// Their threads.
     pub mailboxes: Vec<Mailbox>,
-    /// Threads that went to code that is not translated meanwhile.
-    pub native: Vec<(Pid, Excursion)>,
+    /// Threads that left the cache meanwhile: for code that is not translated, or for an address without code.
+    pub left: Vec<(Pid, Option<Excursion>)>,
 }
 
 /// The result of a look at the mailboxes.
@@ -76,7 +76,8 @@ impl Batch {
                 return Round::Beyond;
             };
             if let Destination::Native(at) = destination {
-                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid, address_space.untranslated(at))));
+                let excursion = address_space.untranslated(at).map(|why| Excursion::begin(mailbox.tid, why));
+                self.left.push((mailbox.tid, excursion));
             }
             contexts.respond(mailbox.context, destination.get());
             round = Round::Answered;
