@@ -42,7 +42,7 @@ mechanisms! {
     locked ["-pthread", "-lm"],
     many_maps ["-pthread"],
     own_maps ["-pthread"],
-    overflow ["-lm"] => "native-code",
+    overflow ["-lm"],
     partly [],
     per_cpu ["-pthread"],
     registers [],
@@ -58,6 +58,7 @@ mechanisms! {
     storm ["-pthread"],
     nested_functions ["-pthread"],
     remapped [],
+    text_changes [],
     through_proc [] => "native-code",
     timer_jumps ["-pthread"],
     trampolines [],
@@ -171,7 +172,7 @@ fn arrays_of_every_size_leave_room_for_code() {
 #[test]
 fn text_that_runs_out_within_an_instruction() {
     // A thread that is sent to the text again and again would be let go in the end.
-    guest_told("runs_out.c", &[], &["native-code"]);
+    guest("runs_out.c", &[]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn times() -> usize {
 
 fn build(folder: &Path, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/visits").join(name).with_extension("c");
-    let program = folder.join(name);
+    let program = folder.join(Path::new(name).file_name().unwrap());
     let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
     assert!(status.expect("cc is needed: tests/run installs it").success());
     program
@@ -75,6 +75,19 @@ fn threads_signals_and_forks_survive_visits() {
     assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
     assert_eq!(status, Some(42));
     assert!(counted >= times() / 4, "{counted}");
+}
+
+/// Nobody watches the program while it is not visited.
+#[test]
+fn text_that_changed_between_visits_is_translated_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "../guests/hosted/text_changes");
+    let calls = (40_000 * times()).to_string();
+    let natively = start(&program, &calls).wait_with_output().unwrap();
+    let (output, status, counted) = visited(&program, &calls, Duration::from_millis(4), Duration::from_millis(4));
+    assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
+    assert_eq!(status, Some(0));
+    assert!(counted >= times(), "{counted}");
 }
 
 #[test]

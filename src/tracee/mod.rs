@@ -38,6 +38,7 @@ pub mod own_stack;
 pub mod path_text;
 pub mod perf_ring;
 pub mod permission;
+pub mod private_pages;
 pub mod proc_status;
 pub mod rdma_ports;
 pub mod remote;

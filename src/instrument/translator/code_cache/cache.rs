@@ -339,10 +339,15 @@ impl CodeCache {
         self.in_range(from, to).next().is_some()
     }
 
+    /// The valid blocks that have a byte of the program's addresses `from..to`.
+    fn overlapping(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
+        self.in_range(reaching(from), to).filter(move |&id| self.block(id).next() > from)
+    }
+
     /// Whether a block translated at `from..to` differs from the code in `memory`.
     pub fn foreign_block(&self, memory: &Memory, from: Address, to: Address) -> bool {
         let mut now = Vec::new();
-        self.in_range(from, to).any(|id| {
+        self.overlapping(from, to).any(|id| {
             let code = self.block_code(id);
             now.resize(code.len(), 0);
             memory.read(self.block(id).start, &mut now).is_err() || now != code
@@ -352,9 +357,7 @@ impl CodeCache {
     /// Invalidates the translations of the program's addresses `from..to`: a thread that jumps there asks for a new one.
     pub fn invalidate(&mut self, from: Address, to: Address) {
         self.usual.forget(from, to);
-        // A block that starts before may reach into it.
-        let before = Address::new(from.get().saturating_sub(MAX_BYTES as u64));
-        let mut doomed: Vec<BlockId> = self.in_range(before, to).filter(|&id| self.block(id).next() > from).collect();
+        let mut doomed: Vec<BlockId> = self.overlapping(from, to).collect();
         while let Some(id) = doomed.pop() {
             let block = &mut self.blocks[id as usize];
             if !std::mem::replace(&mut block.alive, false) {
@@ -384,7 +387,7 @@ impl CodeCache {
             }
             self.expel(id);
         }
-        for page in self.pages(before, to) {
+        for page in self.pages(reaching(from), to) {
             if let Some(ids) = self.by_page.get_mut(&page) {
                 ids.retain(|&id| self.blocks[id as usize].alive);
             }
@@ -457,6 +460,11 @@ impl CodeCache {
         self.arenas[arena].patch(patch, relative(patch, stub));
         self.sites[site as usize].linked = None;
     }
+}
+
+/// Where the first block may start that reaches to `from`.
+fn reaching(from: Address) -> Address {
+    Address::new(from.get().saturating_sub(MAX_BYTES as u64))
 }
 
 #[cfg(test)]

@@ -97,6 +97,13 @@ impl Shared {
         unsafe { &*self.ours.as_ptr().add(offset as usize).cast::<AtomicU8>() }.store(value, Ordering::Release);
     }
 
+    /// Loads a byte that only rprof stores.
+    pub fn load(&self, offset: u64) -> u8 {
+        assert!(offset < self.size, "load beyond shared memory");
+        // SAFETY: in bounds.
+        unsafe { &*self.ours.as_ptr().add(offset as usize).cast::<AtomicU8>() }.load(Ordering::Acquire)
+    }
+
     /// Moves the memory from `offset` on into a huge page, if the kernel can.
     pub fn gather(&self, offset: u64) {
         if offset + HUGE <= self.size {

@@ -307,8 +307,8 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
     (socket, syscall)
 }
 
-/// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc, or of maps from a folder
-/// there.
+/// Continues at `CONTINUE_AT`, or at `else_to` if the path that begins with the bytes in ECX may be of /proc, or of maps or memory
+/// from a folder there.
 fn unless_of_proc(code: &mut Code, else_to: CacheAddress) {
     let of_proc = u32::from_le_bytes(*b"/pro");
     code.raw(&[0x8d, 0x89]); // lea ecx, [rcx - "/pro"]
@@ -316,10 +316,14 @@ fn unless_of_proc(code: &mut Code, else_to: CacheAddress) {
     let other = code.jump_if_ecx_zero();
     code.raw(&[0x8d, 0x89]); // lea ecx, [rcx + "/pro" - "maps"]
     code.word(of_proc.wrapping_sub(u32::from_le_bytes(*b"maps")));
-    let relative = code.jump_if_ecx_zero();
+    let maps = code.jump_if_ecx_zero();
+    code.raw(&[0x8d, 0x89]); // lea ecx, [rcx + "maps" - "mem\0"]
+    code.word(u32::from_le_bytes(*b"maps").wrapping_sub(u32::from_le_bytes(*b"mem\0")));
+    let memory = code.jump_if_ecx_zero();
     code.jump_through(layout::CONTINUE_AT);
     code.land(other);
-    code.land(relative);
+    code.land(maps);
+    code.land(memory);
     code.jump(else_to);
 }
 

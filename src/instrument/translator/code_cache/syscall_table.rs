@@ -62,16 +62,54 @@ const CHANGES: [i64; 11] = [
 
 /// Has calls that concern sockets recorded from now on.
 pub fn record_sockets(tables: &Shared) {
-    let set = |number: i64, class: CallClass| tables.store(u64::from(layout::CALLS) + number as u64, class as u8);
-    MOVES.into_iter().for_each(|number| set(number, CallClass::Moves));
-    CHANGES.into_iter().for_each(|number| set(number, CallClass::Changes));
-    [libc::SYS_close, libc::SYS_fcntl].into_iter().for_each(|number| set(number, CallClass::ChangesSocket));
+    // A write that stops is recorded behind the stop.
+    let stops = tables.load(u64::from(layout::CALLS) + libc::SYS_write as u64) == CallClass::Stop as u8;
+    MOVES.into_iter().for_each(|number| set(tables, number, CallClass::Moves));
+    CHANGES.into_iter().for_each(|number| set(tables, number, CallClass::Changes));
+    [libc::SYS_close, libc::SYS_fcntl].into_iter().for_each(|number| set(tables, number, CallClass::ChangesSocket));
+    if stops {
+        stop_at_writes(tables);
+    }
 }
 
-/// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make
-/// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not writable: it does not see
-/// `madvise`, or changes of the file by others.
-const STOP: [i64; 19] = [
+/// Whether `number` is recorded if it concerns a socket.
+pub fn records_sockets(tables: &Shared, number: i64) -> bool {
+    let has_sockets = tables.load(u64::from(layout::CALLS) + libc::SYS_read as u64) == CallClass::Moves as u8;
+    has_sockets && MOVES.contains(&number)
+}
+
+/// Calls that write to a descriptor.
+const WRITES: [i64; 5] = [libc::SYS_write, libc::SYS_pwrite64, libc::SYS_writev, libc::SYS_pwritev, libc::SYS_pwritev2];
+
+/// Has writes stop from now on.
+pub fn stop_at_writes(tables: &Shared) {
+    WRITES.into_iter().for_each(|number| set(tables, number, CallClass::Stop));
+}
+
+/// Has `madvise` stop from now on.
+pub fn stop_at_advice(tables: &Shared) {
+    set(tables, libc::SYS_madvise, CallClass::Stop);
+}
+
+/// Takes over what `from` decides by what its program did.
+pub fn copy_classes(from: &Shared, to: &Shared) {
+    for number in 0..CALLS {
+        let at = u64::from(layout::CALLS) + number;
+        to.store(at, from.load(at));
+    }
+}
+
+fn set(tables: &Shared, number: i64, class: CallClass) {
+    tables.store(u64::from(layout::CALLS) + number as u64, class as u8);
+}
+
+/// Numbers in the table.
+const CALLS: u64 = 1024;
+
+/// Calls that rprof must see: those that protect, move, unmap, replace or write text, set the GS base, return from a signal, trace, make
+/// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not
+/// writable: it does not see changes of the file by others.
+const STOP: [i64; 20] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -91,6 +129,7 @@ const STOP: [i64; 19] = [
     libc::SYS_open,
     libc::SYS_openat,
     libc::SYS_openat2,
+    libc::SYS_process_vm_writev,
 ];
 
 /// The class of call `number`.
@@ -114,8 +153,8 @@ pub fn allow_rseq(tables: &Shared) {
 
 /// Fills the tables that translated code reads.
 pub fn write_tables(tables: &Shared) {
-    for number in 0..1024 {
-        tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
+    for number in 0..CALLS {
+        tables.write(u64::from(layout::CALLS) + number, &[class(number as i64) as u8]);
     }
     let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::PROT_EXEC as u32) as u8).collect();
     tables.write(u64::from(layout::EXECUTABLE), &bits);

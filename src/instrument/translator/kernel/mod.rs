@@ -9,6 +9,7 @@ pub mod filters;
 pub mod marks;
 pub mod own_maps;
 pub mod prepare_image;
+pub mod proc_path;
 pub mod process_settings;
 pub mod program_state;
 pub mod rlimit_as;

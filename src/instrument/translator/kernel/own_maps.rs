@@ -21,20 +21,6 @@ pub(crate) const PATH: usize = 64;
 /// Column of the names.
 const NAMES_AT: usize = 73;
 
-/// The process whose maps are at `path`, as process `own` sees it.
-pub(crate) fn whose(path: &[u8], own: Pid) -> Option<Pid> {
-    let path = std::str::from_utf8(path.split(|&byte| byte == 0).next()?).ok()?;
-    let parts: Vec<&str> = path.strip_prefix("/proc/")?.split('/').collect();
-    let (first, rest) = parts.split_first()?;
-    if !matches!(rest, ["maps"] | ["task", _, "maps"]) {
-        return None;
-    }
-    match *first {
-        "self" | "thread-self" => Some(own),
-        number => number.parse().ok().map(Pid::from_raw),
-    }
-}
-
 /// `real` with the pieces of `text` executable and without `ours`: (first address, size).
 pub(crate) fn as_without_rprof(real: &str, text: &[TextRange], ours: &[(u64, u64)]) -> String {
     let mut told = String::with_capacity(real.len() + 1024);
@@ -144,17 +130,5 @@ mod tests {
 7ffd0000-7ffe0000 rw-p 00000000 00:00 0                                  [stack]
 ";
         assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn paths_of_maps() {
-        let own = Pid::from_raw(7);
-        let of = |path: &str| whose(path.as_bytes(), own).map(Pid::as_raw);
-        assert_eq!(
-            (of("/proc/self/maps\0x"), of("/proc/thread-self/maps"), of("/proc/12/maps")),
-            (Some(7), Some(7), Some(12))
-        );
-        assert_eq!(of("/proc/self/task/9/maps"), Some(7));
-        assert_eq!((of("/proc/self/smaps"), of("/proc/maps"), of("/project/self/maps")), (None, None, None));
     }
 }

@@ -12,7 +12,7 @@ use crate::instrument::modules::{Modules, SharedModules, Watched};
 use crate::instrument::translator::code_cache::block::{BlockId, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::descriptor::DescriptorKind;
-use crate::instrument::translator::code_cache::syscall_table::record_sockets;
+use crate::instrument::translator::code_cache::syscall_table::{record_sockets, stop_at_advice};
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::excursions::Transitions;
@@ -64,6 +64,8 @@ pub struct AddressSpace {
     pub begins_natively: bool,
     /// By page: how often it took back translated code to write it.
     pub rewrites: HashMap<u64, u32>,
+    /// By first address of a file's text: its pages that were no longer the file's at the last visit.
+    pub private: HashMap<Address, Vec<u64>>,
     /// Its transitions to code that is not translated, and back.
     pub transitions: Transitions,
     /// Blocks to translate while no thread waits.
@@ -103,6 +105,7 @@ impl AddressSpace {
             image,
             begins_natively: false,
             rewrites: HashMap::new(),
+            private: HashMap::new(),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
             asked: None,
@@ -223,14 +226,23 @@ impl AddressSpace {
         }
     }
 
+    /// Drops the translations of `from..to` if the text there is not what it was. If the process `parts` from the processes that share
+    /// its code cache, their translations stay.
+    pub fn compare_text(&mut self, from: Address, to: Address, parts: bool) {
+        self.pages.borrow_mut().forget();
+        let mut cache = self.image.cache.borrow_mut();
+        if !parts && cache.foreign_block(&self.memory, from, to) {
+            cache.invalidate(from, to);
+        }
+    }
+
     /// Adds text at `from..to`, which the program made executable. If the process `parts` from the processes that share its code
     /// cache, their translations stay.
     pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment, parts: bool) {
-        self.pages.borrow_mut().forget();
-        let mut cache = self.image.cache.borrow_mut();
-        if treatment == Treatment::Translate && !parts && cache.foreign_block(&self.memory, from, to) {
-            cache.invalidate(from, to);
+        if treatment == Treatment::Translate {
+            self.compare_text(from, to, parts);
         }
+        self.pages.borrow_mut().forget();
         add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
     }
 
@@ -272,6 +284,7 @@ impl AddressSpace {
     /// Takes note that it is about to write at `from..to`, if code there is translated.
     pub fn note_rewriting(&mut self, from: Address, to: Address) {
         for range in self.text.iter().filter(|t| t.is_translated_in(from, to)) {
+            stop_at_advice(&self.image.cache.borrow().tables);
             for page in pages(range.start.max(from), range.end.min(to)) {
                 *self.rewrites.entry(page).or_default() += 1;
             }
@@ -289,7 +302,7 @@ impl AddressSpace {
     }
 
     /// Whether it has the memory of a process open for writing.
-    fn writes_through_proc(&self) -> bool {
+    pub fn writes_through_proc(&self) -> bool {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         descriptors.into_iter().any(|descriptor| {
             let is_memory = std::fs::read_link(descriptor.path())

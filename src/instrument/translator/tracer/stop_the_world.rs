@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::syscall_table::copy_classes;
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::sampling::access_buffer::enter;
@@ -149,6 +150,7 @@ impl Run {
         let new = self.image(cache, contexts);
         let address_space = self.program.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
         let old = std::mem::replace(&mut address_space.image, new.clone());
+        copy_classes(&old.cache.borrow().tables, &new.cache.borrow().tables);
         address_space.pages.borrow_mut().forget();
         for id in members {
             let Some(thread) = self.program.threads.get_mut(&id) else { continue };

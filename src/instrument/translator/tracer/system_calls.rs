@@ -66,6 +66,11 @@ impl Run {
                 Some((stopped, why)) => self.release_before(stopped, registers, why),
                 None => Ok(()),
             },
+            libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+                self.write_to_descriptor(stopped, registers, site)
+            }
+            libc::SYS_process_vm_writev => self.process_vm_writev(stopped, registers, site),
+            libc::SYS_madvise => self.madvise(stopped, registers, site),
             libc::SYS_mlockall => self.program.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 if !self.visits => {
                 // For `prlimit64` this may be another process, whose code cache a worker may have.

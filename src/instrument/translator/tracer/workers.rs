@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     fn batch() -> Batch {
-        Batch { address_spaces: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
+        Batch { address_spaces: Vec::new(), mailboxes: Vec::new(), left: Vec::new() }
     }
 
     fn soon() -> Instant {

@@ -112,12 +112,15 @@ impl Visitor {
 
     /// Maps what rprof needs into a process, unless it is there, and takes over its text.
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
-        if let Some(address_space) = self.run.program.address_spaces.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
-            address_space.refresh_text(maps);
+        let known = self.run.program.address_spaces.get_mut(&pid);
+        if let Some(address_space) = known
+            && address_space.is_furnished(maps)
+            && address_space.refresh_text(maps)
+        {
             address_space.image.placing.borrow_mut().begin_again(Instant::now());
             return Ok((stopped, Vec::new()));
         }
-        // It has executed another program.
+        // It has executed another program, or needs translations of its own.
         self.run.program.address_spaces.remove(&pid);
         let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;
         let text = text_of(maps);
@@ -127,7 +130,8 @@ impl Visitor {
         let limit = self.run.program.open_address_space(pid);
         let (cache, contexts, stopped, deferred) = prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
         let image = self.run.image(cache, contexts);
-        let address_space = AddressSpace::new(pid, memory, text, &self.run.program.modules, image);
+        let mut address_space = AddressSpace::new(pid, memory, text, &self.run.program.modules, image);
+        address_space.refresh_text(maps);
         let mut remote = remote_in(&address_space, stopped)?;
         // A process has those of the one that forked it.
         for inherited in maps.iter().filter(|m| is_ours(m)) {

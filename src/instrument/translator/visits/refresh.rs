@@ -1,9 +1,16 @@
 //! Changes of a process's executable memory since the last visit, which nobody saw.
 
+use std::collections::BTreeSet;
+
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
+use crate::instrument::translator::code_cache::syscall_table::stop_at_writes;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
+use crate::tracee::address::Address;
 use crate::tracee::maps::Mapping;
+use crate::tracee::private_pages::private_pages;
+
+const PAGE: u64 = 4096;
 
 /// The executable memory among `maps`, without rprof's own.
 pub(super) fn text_of(maps: &[Mapping]) -> Vec<TextRange> {
@@ -26,8 +33,9 @@ impl AddressSpace {
         all.all(|at| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
     }
 
-    /// Takes over its text as it is now. Translations of text that is gone or may have changed are dropped.
-    pub(super) fn refresh_text(&mut self, maps: &[Mapping]) {
+    /// Takes over its text as it is now, and drops translations of text that is gone or has changed. `false` if others share these: then
+    /// it needs translations of its own.
+    pub(super) fn refresh_text(&mut self, maps: &[Mapping]) -> bool {
         let now = text_of(maps);
         let same = |a: &TextRange, b: &TextRange| (a.start, a.end, a.treatment) == (b.start, b.end, b.treatment);
         let gone: Vec<TextRange> = self.text.iter().filter(|t| !now.iter().any(|n| same(t, n))).copied().collect();
@@ -35,18 +43,34 @@ impl AddressSpace {
             self.forget_text(range.start, range.end);
         }
         for range in now {
-            let is_new = !self.text.iter().any(|t| same(t, &range));
-            // A file's own pages stay as they are.
-            let may_have_changed = maps.iter().any(|m| m.start <= range.start && range.start < m.end && !m.is_file());
-            if is_new || may_have_changed && range.treatment == Treatment::Translate && self.has_changed(&range) {
+            if !self.text.iter().any(|t| same(t, &range)) {
                 self.forget_text(range.start, range.end);
                 self.learn_text(range.start, range.end, range.treatment, self.image.is_shared());
             }
+            if range.treatment != Treatment::Translate {
+                continue;
+            }
+            let is_file = maps.iter().any(|m| m.contains(range.start) && m.is_file());
+            for (from, to) in self.changeable(&range, is_file) {
+                if self.image.is_shared() && self.image.cache.borrow().foreign_block(&self.memory, from, to) {
+                    return false;
+                }
+                self.compare_text(from, to, false);
+            }
+        }
+        if self.writes_through_proc() {
+            stop_at_writes(&self.image.cache.borrow().tables);
         }
         self.pages.borrow_mut().forget();
+        true
     }
 
-    fn has_changed(&self, range: &TextRange) -> bool {
-        self.image.cache.borrow().foreign_block(&self.memory, range.start, range.end)
+    /// The parts of a piece of text that may be other than at the last visit. A file's own pages stay as they are.
+    fn changeable(&mut self, range: &TextRange, is_file: bool) -> Vec<(Address, Address)> {
+        let private = private_pages(self.pid, range.start..range.end).filter(|_| is_file);
+        let Some(private) = private else { return vec![(range.start, range.end)] };
+        let was_private = self.private.insert(range.start, private.clone()).unwrap_or_default();
+        let pages: BTreeSet<u64> = private.into_iter().chain(was_private).collect();
+        pages.into_iter().map(|page| (Address::new(page * PAGE), Address::new((page + 1) * PAGE))).collect()
     }
 }

@@ -1,4 +1,6 @@
-//! Opens `/proc/PID/maps` in the program's name ([`own_maps`](crate::instrument::translator::kernel::own_maps)).
+//! Files of /proc that a program opens: `/proc/PID/maps`, which rprof opens in its name
+//! ([`own_maps`](crate::instrument::translator::kernel::own_maps)), and `/proc/PID/mem`, by which it can write text
+//! ([`text_writes`](crate::instrument::translator::tracer::text_writes)).
 
 use std::borrow::Cow;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,7 +10,9 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::own_maps::{PATH, as_without_rprof, file_of, is_same, whose};
+use crate::instrument::translator::code_cache::syscall_table::stop_at_writes;
+use crate::instrument::translator::kernel::own_maps::{PATH, as_without_rprof, file_of, is_same};
+use crate::instrument::translator::kernel::proc_path::{ProcFile, proc_file};
 use crate::instrument::translator::tracer::program::Program;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::system_calls::succeeded;
@@ -17,17 +21,23 @@ use crate::tracee::address::Address;
 use crate::tracee::thread::{Registers, Stopped};
 
 impl Program {
-    /// `open` or `openat` of a path that begins with "/pro" or "maps", or any `openat2`.
+    /// `open` or `openat` of a path that begins with "/pro" or "maps" or is "mem", or any `openat2`.
     pub fn open(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let of_open = registers.rax as i64 == libc::SYS_open;
         let folder = if of_open { libc::AT_FDCWD } else { registers.rdi as i32 };
-        let file = self.maps_to_open(tid, if of_open { registers.rdi } else { registers.rsi }, folder);
-        let Some(file) = file else {
-            // It may wait: in the cache.
-            stopped.set_registers(&Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers })?;
-            return self.go_on(stopped);
+        let asked = self.proc_file_to_open(tid, if of_open { registers.rdi } else { registers.rsi }, folder);
+        let file = match asked {
+            Some((pid, ProcFile::Maps)) => self.maps_as_without_rprof(pid),
+            Some((_, ProcFile::Memory)) => {
+                if may_write(&registers) {
+                    stop_at_writes(&self.address_space(tid)?.image.cache.borrow().tables);
+                }
+                None
+            }
+            None => None,
         };
+        let Some(file) = file else { return self.rest_in_cache(stopped, registers, site) };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let mut words = [0; 4];
         for (i, byte) in path.bytes().enumerate() {
@@ -54,12 +64,16 @@ impl Program {
         self.pass(stopped, registers, site)
     }
 
-    /// The maps that the path at `at` names, from the descriptor `folder` on, if it names those of a process whose text rprof has changed.
-    fn maps_to_open(&self, tid: Pid, at: u64, folder: i32) -> Option<OwnedFd> {
+    /// The file of /proc that the path at `at` names, from the descriptor `folder` on.
+    fn proc_file_to_open(&self, tid: Pid, at: u64, folder: i32) -> Option<(Pid, ProcFile)> {
         let (thread, space) = self.thread_and_space(tid).ok()?;
         let mut path = [0; PATH];
         let size = space.memory.read_some(Address::new(at), &mut path).ok()?;
-        let pid = whose(&from_root(&path[..size], tid, folder)?, thread.pid)?;
+        proc_file(&from_root(&path[..size], tid, folder)?, thread.pid)
+    }
+
+    /// The maps of process `pid`, if rprof has changed its text.
+    fn maps_as_without_rprof(&self, pid: Pid) -> Option<OwnedFd> {
         let id = self.threads.values().find(|t| t.pid == pid)?.address_space;
         let address_space = self.address_spaces.get(&id)?;
         let real = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
@@ -71,6 +85,16 @@ impl Program {
         // A name in another encoding stays what it is only if all lines are bytes; such programs get the real ones.
         file_of(&as_without_rprof(std::str::from_utf8(&real).ok()?, &text, &ours))
     }
+}
+
+/// Whether `open`, `openat` or `openat2` with these registers opens a file for writing, as far as they say.
+fn may_write(registers: &Registers) -> bool {
+    let flags = match registers.rax as i64 {
+        libc::SYS_open => registers.rsi,
+        libc::SYS_openat => registers.rdx,
+        _ => return true,
+    };
+    flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// `path` as it is from the root, where it counts from the descriptor `folder` of thread `tid`.
