@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 use crate::profile::evidence::ThreadInfo;
 
+/// Kind, identity, and what distinguishes modules with the same identity.
+type Key = (ModuleKind, String, u32);
+
 /// Which pass a [`CodeRef`] belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
@@ -34,15 +37,15 @@ pub struct Modules {
 }
 
 impl Modules {
-    /// Joins the modules of both passes. A file is the same by build id, else path; the vdso is one; code made at run
-    /// time belongs to its process.
+    /// Joins the modules of both passes. A file is the same by build id; without one by path and by its number among the files that
+    /// the pass saw there. The vdso is one; code made at run time belongs to its process.
     /// `threads` are those of both passes, in the order of their creation.
     pub fn new(timed: &[ModuleInfo], counted: &[ModuleInfo], threads: [&[ThreadInfo]; 2]) -> Self {
         let makers = [makers(timed, threads[0]), makers(counted, threads[1])];
         let mut modules = Modules { makers, ..Modules::default() };
         let mut known = HashMap::new();
-        modules.timed = timed.iter().map(|info| modules.add(info, &mut known)).collect();
-        modules.counted = counted.iter().map(|info| modules.add(info, &mut known)).collect();
+        modules.timed = modules.add_all(timed, &mut known);
+        modules.counted = modules.add_all(counted, &mut known);
         modules
     }
 
@@ -71,13 +74,26 @@ impl Modules {
         Some(number as u32)
     }
 
-    fn add(&mut self, info: &ModuleInfo, known: &mut HashMap<(ModuleKind, String, u32), u32>) -> u32 {
-        let per_process = info.kind == ModuleKind::Anonymous;
-        let key = (info.kind, info.identity().to_owned(), if per_process { info.pid } else { 0 });
-        *known.entry(key).or_insert_with(|| {
-            self.joint.push(info.clone());
-            self.joint.len() as u32 - 1
-        })
+    /// Adds those of a pass; returns their numbers among the joint ones.
+    fn add_all(&mut self, infos: &[ModuleInfo], known: &mut HashMap<Key, u32>) -> Vec<u32> {
+        let mut at_path: HashMap<&str, u32> = HashMap::new();
+        let mut joint = Vec::new();
+        for info in infos {
+            let distinction = match info.kind {
+                ModuleKind::Anonymous => info.pid,
+                ModuleKind::File if info.build_id.is_none() => {
+                    let seen = at_path.entry(&info.path).or_default();
+                    std::mem::replace(seen, *seen + 1)
+                }
+                _ => 0,
+            };
+            let number = known.entry((info.kind, info.identity().to_owned(), distinction)).or_insert_with(|| {
+                self.joint.push(info.clone());
+                self.joint.len() as u32 - 1
+            });
+            joint.push(*number);
+        }
+        joint
     }
 }
 
@@ -131,5 +147,16 @@ mod tests {
         let maker = |pass, module| modules.maker(modules.place(pass, CodeRef { module, offset: 0 }).unwrap().module);
         assert_eq!((maker(Pass::Timed, 2), maker(Pass::Counted, 2)), (Some(0), Some(0)));
         assert_eq!(Modules::new(&timed, &counted[..2], [&threads[0], &threads[1]]).maker(2), None);
+    }
+
+    /// A library that a program writes anew has one path.
+    #[test]
+    fn files_of_one_path_without_build_id_are_joined_in_their_order() {
+        let seen = || [1, 2].map(|pid| module(ModuleKind::File, "/a", None, pid, 0));
+        let modules = Modules::new(&seen(), &seen(), [&[], &[]]);
+        let place = |pass, module| modules.place(pass, CodeRef { module, offset: 5 });
+        assert_eq!(modules.joint().len(), 2);
+        assert_eq!(place(Pass::Timed, 0), place(Pass::Counted, 0));
+        assert_eq!(place(Pass::Timed, 1), place(Pass::Counted, 1));
     }
 }

@@ -4,9 +4,10 @@
 //! where programs are built, which are replaced while they run. Of all others enough is known to tell whether they changed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Mutex;
 
 use super::mapped_file::Opened;
@@ -14,6 +15,9 @@ use super::path_text;
 
 /// The most files that are kept open; more could exhaust the descriptors of this process.
 const MOST_OPEN: usize = 128;
+
+/// Bytes that are compared at once.
+const CHUNK: usize = 1 << 20;
 
 /// (path, build id).
 type Key = (String, Option<String>);
@@ -24,6 +28,8 @@ static SEEN: Mutex<BTreeMap<Key, Seen>> = Mutex::new(BTreeMap::new());
 struct Seen {
     stamp: Stamp,
     open: Option<File>,
+    /// Another file ran from there, too.
+    is_one_of_several: bool,
 }
 
 /// Changes with a file's content.
@@ -42,14 +48,41 @@ impl Stamp {
     }
 }
 
-/// Remembers a file that code runs from, by the path and build id that evidence has of it. The first one counts.
+/// Remembers a file that code runs from, by the path and build id that evidence has of it. The first one counts; if no build id tells it
+/// from another one that follows, nobody can say which one evidence means.
 pub fn remember(path: &str, build_id: Option<&str>, opened: Opened) {
     let Ok(data) = opened.file.metadata() else { return };
     let Ok(mut seen) = SEEN.lock() else { return };
     let room = seen.values().filter(|s| s.open.is_some()).count() < MOST_OPEN;
     let keep = room && (!opened.by_path || is_pinned(data.dev()));
-    let entry = seen.entry((path.to_owned(), build_id.map(str::to_owned)));
-    entry.or_insert_with(|| Seen { stamp: Stamp::of(&data), open: keep.then_some(opened.file) });
+    match seen.entry((path.to_owned(), build_id.map(str::to_owned))) {
+        Entry::Vacant(entry) => {
+            let open = keep.then_some(opened.file);
+            entry.insert(Seen { stamp: Stamp::of(&data), open, is_one_of_several: false });
+        }
+        Entry::Occupied(mut known) if build_id.is_none() => {
+            let known = known.get_mut();
+            let is_same = Stamp::of(&data) == known.stamp
+                || known.open.as_ref().is_some_and(|first| have_same_content(first, &opened.file).unwrap_or(false));
+            known.is_one_of_several |= !is_same;
+        }
+        Entry::Occupied(_) => {}
+    }
+}
+
+/// Whether two files have the same bytes, as one that is built again between two passes has.
+fn have_same_content(a: &File, b: &File) -> io::Result<bool> {
+    let (size, other) = (a.metadata()?.len(), b.metadata()?.len());
+    let (mut of_a, mut of_b) = (vec![0; CHUNK], vec![0; CHUNK]);
+    for at in (0..size).step_by(CHUNK) {
+        let now = CHUNK.min((size - at) as usize);
+        a.read_exact_at(&mut of_a[..now], at)?;
+        b.read_exact_at(&mut of_b[..now], at)?;
+        if of_a[..now] != of_b[..now] {
+            return Ok(false);
+        }
+    }
+    Ok(size == other)
 }
 
 /// Whether this process keeps the file system in use anyway, by its root or its folder: an open file on another one could make the
@@ -70,7 +103,7 @@ pub fn open(path: &str, build_id: Option<&str>) -> io::Result<Reopened> {
         return by_path().map(Reopened::Same);
     };
     let file = known.open.as_ref().map_or_else(by_path, File::try_clone)?;
-    let same = build_id.is_some() || Stamp::of(&file.metadata()?) == known.stamp;
+    let same = build_id.is_some() || !known.is_one_of_several && Stamp::of(&file.metadata()?) == known.stamp;
     Ok(if same { Reopened::Same(file) } else { Reopened::Changed })
 }
 
@@ -126,5 +159,18 @@ mod tests {
         assert_eq!(content(name, None).as_deref(), Some("as it ran"));
         std::fs::write(dir.path().join("old"), "written over").unwrap();
         assert_eq!(content(name, None), None);
+    }
+
+    #[test]
+    fn of_two_files_that_ran_from_one_path_neither_is_meant() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("library");
+        let name = path.to_str().unwrap();
+        for (text, expected) in [("first", Some("first")), ("first", Some("first")), ("other", None)] {
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, text).unwrap();
+            remember(name, None, Opened { file: File::open(&path).unwrap(), by_path: true });
+            assert_eq!(content(name, None).as_deref(), expected);
+        }
     }
 }
