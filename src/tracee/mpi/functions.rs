@@ -260,7 +260,8 @@ const SCATTERV: Shape = Shape::Scatter { buffer: buffer(0, 1, 3), counts: true, 
 const ALLTOALL: Shape = Shape::ForEach { buffer: buffer(0, 1, 2), in_place: Some(buffer(3, 4, 5)), comm: 6 };
 const ALLTOALLV: Shape = Shape::Counts { buffer: buffer(0, 1, 3), in_place: Some(buffer(4, 5, 7)), comm: 8 };
 const PUT: Shape = Shape::OneSided { buffer: buffer(0, 1, 2), target: 3 };
-const GET_ACCUMULATE: Shape = Shape::OneSided { buffer: buffer(0, 1, 2), target: 6 };
+// With `MPI_NO_OP` nothing is sent, and the result comes all the same.
+const GET_ACCUMULATE: Shape = Shape::OneSided { buffer: buffer(3, 4, 5), target: 6 };
 
 const fn function(name: &'static str, shape: Shape, arguments: u8) -> Function {
     Function { name, shape, arguments }
