@@ -213,11 +213,14 @@ fn bursts_are_paths_of_the_program_with_its_accesses() {
             assert!(addresses.windows(2).all(|pair| pair[1] == pair[0] + 8), "each reads the next element");
             whole += 1;
         }
-        for step in burst.iter().filter(|step| in_moved(step)) {
+        // A burst may end in the middle of the instruction.
+        let complete = &burst[..burst.len().saturating_sub(1)];
+        for (number, step) in complete.iter().enumerate().filter(|(_, step)| in_moved(step)) {
             let runs: Vec<_> =
                 step.accesses.iter().filter(|a| a.bytes as usize == 8 * ROUNDS).map(|a| a.kind).collect();
             if instructions(step.block).iter().any(|i| i.mnemonic() == Mnemonic::Movsq) {
-                assert_eq!(runs, [AccessKind::Load, AccessKind::Store], "one of each for the run");
+                let place = format!("step {number} of {}: {:x?}", burst.len(), step.accesses);
+                assert_eq!(runs, [AccessKind::Load, AccessKind::Store], "one of each for the run: {place}");
                 moves += 1;
             }
         }
