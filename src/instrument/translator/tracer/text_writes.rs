@@ -91,10 +91,8 @@ impl Run {
     /// A stopped thread has changed `pieces`, (address, bytes), of the memory of process `pid`.
     fn text_written(&mut self, stopped: Stopped, pid: Pid, pieces: &[(u64, u64)]) -> Result<Stopped, RunError> {
         let own = self.program.thread(stopped.tid())?.address_space;
-        // A process that is not followed has no translations.
-        let Some(space) = self.program.threads.values().find(|t| t.pid == pid).map(|t| t.address_space) else {
-            return Ok(stopped);
-        };
+        // In a namespace of its own a process has another number there.
+        let space = self.program.threads.values().find(|t| t.pid == pid).map_or(own, |t| t.address_space);
         self.bring_home(space);
         let Some(address_space) = self.program.address_spaces.get(&space) else { return Ok(stopped) };
         let mut changed = Vec::new();
