@@ -528,7 +528,7 @@ pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
 /// `rprof merge`.
 pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let job = match &args.profiles[..] {
-        [folder] => session::job::read(folder).map(|_| folder),
+        [folder] => session::job::read_named(folder)?.map(|_| folder),
         _ => None,
     };
     let merged = match job {
@@ -538,11 +538,13 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
         }
         Some(folder) => session::launches::merged(folder, args.partial)?,
         None => {
-            let of_job = |path: &PathBuf| match session::job::read(path) {
-                Some(_) => session::job::rank_profiles(path).into_iter().map(|(_, profile)| profile).collect(),
-                None => vec![path.clone()],
+            let of_job = |path: &PathBuf| {
+                let is_job = session::job::read_named(path)?.is_some();
+                let ranks = || session::job::rank_profiles(path).into_iter().map(|(_, profile)| profile).collect();
+                Ok(if is_job { ranks() } else { vec![path.clone()] })
             };
-            let paths: Vec<PathBuf> = args.profiles.iter().flat_map(of_job).collect();
+            let paths: Vec<Vec<PathBuf>> = args.profiles.iter().map(of_job).collect::<Result<_>>()?;
+            let paths = paths.concat();
             let read = |path: &PathBuf| report::json::read(&profile_path(path));
             let profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
             let mut merged = report::merge::merge(profiles, args.partial)?;

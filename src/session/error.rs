@@ -62,6 +62,18 @@ pub enum SessionError {
         /// How the launch ended.
         status: u8,
     },
+    /// The record of a job.
+    #[error(
+        "{}: damaged, or of another version of rprof, so nobody can say which ranks are missing; rprof merge {} merges those that are there",
+        path.display(),
+        ranks.display()
+    )]
+    Job {
+        /// The file.
+        path: PathBuf,
+        /// Pattern of the folders of its ranks.
+        ranks: PathBuf,
+    },
     /// A launcher whose command line names no program ran, and had no ranks to profile.
     #[error(
         "{launcher}: none of its arguments is a program that can be executed, so nothing was profiled; put rprof before the program, if \
