@@ -35,7 +35,7 @@ struct Shares {
 
 const WHOLE: u32 = 1 << 16;
 
-/// Standard errors of the misses of the last level that are taken off them.
+/// Standard errors of the share of misses of the last level that are taken off it.
 const UNSURE: f64 = 2.0;
 
 /// Shares without a memory model: lines that the burst did not use before are assumed to lie in L3, never in memory.
@@ -153,8 +153,12 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let beyond = part(traffic.l2_misses, traffic.l1_misses);
     let beyond_l1 = part(misses - known, unknown);
     let beyond_l2 = part(beyond * misses - f64::from(seen.again), misses - known);
-    // A sampled run sees more misses of large last levels than there are: misses on which its windows disagree do not count.
-    let dram = part(traffic.l3_misses - UNSURE * traffic.l3_scatter, traffic.l2_misses);
+    // A sampled run sees more misses of large last levels than there are: misses on which its windows disagree do not count. What they
+    // disagree on for L2 as well is how often the code ran, not where its lines come from.
+    let doubt = part(traffic.l3_scatter, traffic.l3_misses);
+    let of_l2 = part(traffic.l2_scatter, traffic.l2_misses);
+    let own_doubt = (doubt * doubt - of_l2 * of_l2).max(0.0).sqrt();
+    let dram = part(traffic.l3_misses * (1.0 - UNSURE * own_doubt), traffic.l2_misses);
     let small = traffic.small_page_share().unwrap_or(1.0);
     let whole = |share: f64| (share * f64::from(WHOLE)) as u32;
     Shares {
@@ -164,5 +168,35 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
         l1_conflicts: whole(part(traffic.l1_conflict, traffic.l1_misses)),
         l2_conflicts: whole(part(traffic.l2_conflict, traffic.l2_misses)),
         small_pages: whole(small),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream from memory whose windows scatter by these shares of the misses.
+    fn share_from_memory(of_l2: f64, of_l3: f64) -> f64 {
+        let misses = 1000.0;
+        let traffic = Traffic {
+            l1_read: 64.0 * misses,
+            l1_misses: misses,
+            l2_misses: misses,
+            l3_misses: misses,
+            l2_scatter: of_l2 * misses,
+            l3_scatter: of_l3 * misses,
+            ..Traffic::default()
+        };
+        let seen = Seen { bytes: 6400, misses: 100, beyond: 100, again: 0 };
+        f64::from(shares(&traffic, &seen).dram) / f64::from(WHOLE)
+    }
+
+    #[test]
+    fn misses_on_which_windows_disagree_do_not_count_unless_they_do_for_l2_as_well() {
+        let found =
+            [(0.0, 0.0), (0.0, 0.2), (0.0, 0.7), (0.7, 0.7), (0.6, 1.0)].map(|(l2, l3)| share_from_memory(l2, l3));
+        for (found, expected) in found.into_iter().zip([1.0, 0.6, 0.0, 1.0, 0.0]) {
+            assert!((found - expected).abs() < 0.01, "{found} for {expected}");
+        }
     }
 }

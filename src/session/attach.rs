@@ -88,7 +88,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     };
     options.collected.cut(&mut timed);
     match passes::visited(visited) {
-        Ok(visited) => evidence.take_visited(timed, visited, &machine),
+        Ok(visited) => evidence.take_visited(timed, visited, &machine, 1),
         Err(reason) => evidence.without_windows(timed, reason),
     }
     let end = ProgramEnd::Exited(0);

@@ -58,8 +58,9 @@ impl Evidence {
         self.no_counts = Some(reason);
     }
 
-    /// Takes the result of a single pass: samples of all of it, and the counts of its windows, extended to the whole run.
-    pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine) {
+    /// Takes the result of a single pass: samples of all of it, and the counts of its windows, extended to the whole run. `processes`: as
+    /// in [`take_counted`](Self::take_counted).
+    pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine, processes: u32) {
         let Visited { counted, windows, refused, off, delay_s } = visited;
         self.warnings.extend(refused.iter().map(|refused| {
             Warning::new(
@@ -76,7 +77,7 @@ impl Evidence {
             };
             return self.without_windows(timed, reason);
         }
-        self.take_counted(counted, machine);
+        self.take_counted(counted, machine, processes);
         if let Some(counted) = self.counted.take() {
             let mut symbols = Symbols::default();
             let clock_hz = join::usual_clock(machine).unwrap_or(USUAL_HZ);
@@ -88,12 +89,13 @@ impl Evidence {
         }
     }
 
-    /// Takes the result of the counted pass, and replays its bursts on the core of `machine`.
-    pub fn take_counted(&mut self, counted: Counted, machine: &Machine) {
+    /// Takes the result of the counted pass, and replays its bursts on the core of `machine`, whose memory so many `processes` like this one
+    /// share.
+    pub fn take_counted(&mut self, counted: Counted, machine: &Machine, processes: u32) {
         let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
         self.replayed = bursts.map(|bursts| {
             let threads: BTreeSet<u32> = bursts.bursts.iter().map(|burst| burst.thread).collect();
-            let threads = (threads.len() as u32).clamp(1, machine.cores.max(1));
+            let threads = (threads.len() as u32 * processes).clamp(1, machine.cores.max(1));
             replay::replay(&bursts, counted.memory.as_ref(), machine, replay::Options { threads, ..Default::default() })
         });
         self.counted = Some(counted.evidence);

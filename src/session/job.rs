@@ -1,6 +1,6 @@
 //! The folder of a job of many ranks: `rank-N/` for each, and `job.json`, which says whose they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,10 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::SessionError;
-use super::launcher::LaunchedRank;
+use super::launcher::{self, LaunchedRank};
 use super::options::Passes;
 use super::output::{self, OutputFolder};
+use crate::tracee::boot::boot_id;
 use crate::tracee::whole_file;
 
 /// Its name in the job's folder.
@@ -38,6 +39,9 @@ pub struct Launch {
     pub job: Option<String>,
     /// `single`, `timed`, `counted` or `both`.
     pub passes: String,
+    /// Ranks that have started, by the boot of their host's kernel.
+    #[serde(default)]
+    pub started: BTreeMap<String, BTreeSet<u32>>,
     /// Ranks whose profiles are written.
     #[serde(default)]
     pub finished: BTreeSet<u32>,
@@ -70,7 +74,8 @@ pub struct Launching<'a> {
 
 impl Launching<'_> {
     fn launch(&self) -> Launch {
-        Launch { job: self.rank.job.clone(), passes: self.passes.name().into(), finished: BTreeSet::new() }
+        let (started, finished) = (BTreeMap::new(), BTreeSet::new());
+        Launch { job: self.rank.job.clone(), passes: self.passes.name().into(), started, finished }
     }
 
     fn command(&self) -> Vec<String> {
@@ -127,10 +132,11 @@ pub fn rank_folder(
     });
     // A rank's script starts another program: the job's files so far are those of the program before.
     let started = launching.launch();
-    if let Some(launch) = file.launches.iter_mut().find(|launch| launch.is(&started))
-        && launch.finished.remove(&launching.rank.rank)
-    {
-        file.command = launching.command();
+    if let Some(launch) = file.launches.iter_mut().find(|launch| launch.is(&started)) {
+        launch.started.entry(boot_id().unwrap_or_default()).or_default().insert(launching.rank.rank);
+        if launch.finished.remove(&launching.rank.rank) {
+            file.command = launching.command();
+        }
     }
     if known.as_ref() != Some(&file) {
         let text = serde_json::to_string_pretty(&file).map_err(|e| fail(io::Error::other(e)))?;
@@ -186,6 +192,16 @@ pub fn is_last(rank_folder: &Path, rank: &LaunchedRank) -> bool {
     is_last && written.is_ok()
 }
 
+/// How many ranks of this launch are on this rank's host, itself included: as many as have started there or as the launcher says, if those
+/// are more.
+pub fn ranks_here(rank_folder: &Path, rank: &LaunchedRank) -> u32 {
+    let file = rank_folder.parent().and_then(read);
+    let launch = file.as_ref().and_then(|file| file.launches.iter().rfind(|launch| launch.job == rank.job));
+    let here = boot_id().and_then(|boot| launch?.started.get(&boot));
+    let started = here.map_or(1, |ranks| ranks.len() as u32);
+    launcher::ranks_of_this_host().unwrap_or(1).max(started)
+}
+
 /// Where a rank's folder is now: another job that started meanwhile may have set the job's folder aside.
 pub fn rank_folder_now(folder: OutputFolder, launching: &Launching<'_>) -> OutputFolder {
     let Some(base) = folder.path().parent().map(Path::to_owned) else { return folder };
@@ -217,6 +233,18 @@ pub fn was_ended(folder: &Path) -> Option<String> {
 pub fn read(folder: &Path) -> Option<JobFile> {
     let text = fs::read_to_string(folder.join(JOB_FILE)).ok()?;
     serde_json::from_str(&text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
+}
+
+/// As [`read`], for who names the folder; `None`: it has no such file.
+///
+/// # Errors
+/// The file is there and cannot be read: nobody can say whose ranks these are, and whether some are missing.
+pub fn read_named(folder: &Path) -> Result<Option<JobFile>, SessionError> {
+    if !folder.join(JOB_FILE).exists() {
+        return Ok(None);
+    }
+    let unread = || SessionError::Job { path: folder.join(JOB_FILE), ranks: folder.join("rank-*") };
+    read(folder).map(Some).ok_or_else(unread)
 }
 
 /// The profiles of the ranks in a job's folder, by rank.
@@ -292,6 +320,21 @@ mod tests {
         assert_eq!(ends.iter().map(|(_, last)| *last).collect::<Vec<_>>(), [false, false, true, true]);
         assert_eq!((numbers(&base), numbers(&aside)), (vec![0, 1], vec![0, 1]));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "each job has one folder");
+    }
+
+    #[test]
+    fn ranks_of_a_host_are_those_that_started_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("out");
+        let folder = started(&base, "j", 0, 3);
+        assert_eq!(ranks_here(folder.path(), &rank("j", 0, 3)), 1);
+        started(&base, "j", 2, 3);
+        assert_eq!(ranks_here(folder.path(), &rank("j", 0, 3)), 2);
+        let mut file = read(&base).unwrap();
+        file.launches[0].started.insert("another host".into(), BTreeSet::from([1]));
+        fs::write(base.join(JOB_FILE), serde_json::to_string(&file).unwrap()).unwrap();
+        assert_eq!(ranks_here(folder.path(), &rank("j", 0, 3)), 2);
+        assert_eq!(ranks_here(folder.path(), &rank("another", 0, 3)), 1);
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         }
         Passes::Single if setting.counters_suffice() => by_counters(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Single => one_pass(&checked, setting, &mut machine, &mut evidence)?,
-        Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
+        Passes::Counted => counted_alone(&checked, setting, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, why_twice, &mut machine, &mut evidence)?,
     };
     let folder = match &rank {
@@ -149,6 +149,11 @@ impl Setting<'_> {
     /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
     fn looks_again(&self, cpu_s: f64) -> bool {
         self.rank.is_none() && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
+    }
+
+    /// The ranks on this host, whose memory they share; 1 without a launcher.
+    fn processes(&self) -> u32 {
+        self.rank.map_or(1, |rank| job::ranks_here(self.folder.path(), rank))
     }
 
     /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
@@ -236,7 +241,7 @@ fn one_pass(
     match pass.visited {
         Ok(visited) => {
             let _spinner = notices.spinner("replaying bursts of its instructions");
-            evidence.take_visited(timed, visited, machine);
+            evidence.take_visited(timed, visited, machine, setting.processes());
         }
         Err(reason) => evidence.without_windows(timed, reason),
     }
@@ -285,16 +290,16 @@ fn announce(notices: &Notices, why_twice: Option<WhyTwice>) {
 
 fn counted_alone(
     checked: &Checked,
-    options: &RunOptions,
+    setting: Setting<'_>,
     machine: &Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
     if let Some(reason) = &checked.not_countable {
         return Err(SessionError::CannotExecute { path: checked.program.path.clone(), reason: reason.clone() });
     }
-    let counted = passes::counted(&checked.program, None, options, machine, &[])?;
+    let counted = passes::counted(&checked.program, None, setting.options, machine, &[])?;
     let end = ProgramEnd::from_wait_status(counted.status);
-    evidence.take_counted(counted, machine);
+    evidence.take_counted(counted, machine, setting.processes());
     Ok(end)
 }
 
@@ -318,7 +323,7 @@ fn both(
     match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {
         Ok(counted) => {
             let _spinner = notices.spinner("replaying bursts of its instructions");
-            evidence.take_counted(counted, machine);
+            evidence.take_counted(counted, machine, setting.processes());
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(

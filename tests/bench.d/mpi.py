@@ -107,7 +107,7 @@ def seconds_of_work(function):
     account = function.get("account") or {}
     if account.get("model_s") is not None:
         return account["model_s"]
-    fraction = function["roof_fraction"]
+    fraction = function["roof_fraction"] if function["class"] != "unknown" else None
     is_certain = (function["source"].get("bytes.dram") or {}).get("error", 0.0) < LEAST_CERTAIN
     return took * min(fraction, 1.0) if fraction is not None and is_certain else took
 
