@@ -119,11 +119,13 @@ pub enum Reopened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Seek};
 
     fn content(path: &str, build_id: Option<&str>) -> Option<String> {
         let Reopened::Same(mut file) = open(path, build_id).unwrap() else { return None };
         let mut text = String::new();
+        // Clones of a file share its position.
+        file.rewind().unwrap();
         file.read_to_string(&mut text).unwrap();
         Some(text)
     }

@@ -133,8 +133,6 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
     assert!(refused(&sandbox).contains("2 jobs"), "{}", refused(&sandbox));
     write(&sandbox, 1, &of_rank(2, 3, "j"));
     assert!(refused(&sandbox).contains("rank 2 is given 2 times"), "{}", refused(&sandbox));
-    sandbox.file("job/job.json", r#"{"schema": "rprof-job/1", "#, 0o644);
-    assert!(refused(&sandbox).contains("rprof merge job/rank-* merges those that are there"), "{}", refused(&sandbox));
     // Another program beside: ranks of one job may be of several (MPMD).
     let mut other = of_rank(1, 3, "j");
     other["run"]["command"] = json!(["./other"]);
@@ -144,6 +142,8 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
     let names: Vec<Value> =
         sandbox.profile("job")["functions"].as_array().unwrap().iter().map(|f| f["name"].clone()).collect();
     assert!(names.contains(&json!("other_work")) && names.len() == 3, "{names:?}");
+    sandbox.file("job/job.json", r#"{"schema": "rprof-job/1", "#, 0o644);
+    assert!(refused(&sandbox).contains("rprof merge job/rank-* merges those that are there"), "{}", refused(&sandbox));
 }
 
 /// Whether this user may have mounts of its own.

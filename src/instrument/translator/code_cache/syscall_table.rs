@@ -109,7 +109,7 @@ const CALLS: u64 = 1024;
 /// Calls that rprof must see: those that protect, move, unmap, replace or write text, set the GS base, return from a signal, trace, make
 /// a task, lock all memory, limit it, filter calls, or open a file of /proc. rprof assumes that text does not change while it is not
 /// writable: it does not see changes of the file by others.
-const STOP: [i64; 20] = [
+const STOP: [i64; 21] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -130,6 +130,7 @@ const STOP: [i64; 20] = [
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
 ];
 
 /// The class of call `number`.

@@ -1,10 +1,11 @@
 //! An address space of the program: its memory, its text, and the code cache that it shares with those of its forks.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
 
 use nix::unistd::Pid;
 
@@ -12,7 +13,7 @@ use crate::instrument::modules::{Modules, SharedModules, Watched};
 use crate::instrument::translator::code_cache::block::{BlockId, SiteId, SpillState};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::descriptor::DescriptorKind;
-use crate::instrument::translator::code_cache::syscall_table::{record_sockets, stop_at_advice};
+use crate::instrument::translator::code_cache::syscall_table::{record_sockets, stop_at_advice, stop_at_writes};
 use crate::instrument::translator::code_cache::trampoline::Trampoline;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::program::excursions::Transitions;
@@ -64,6 +65,10 @@ pub struct AddressSpace {
     pub begins_natively: bool,
     /// By page: how often it took back translated code to write it.
     pub rewrites: HashMap<u64, u32>,
+    /// By first address of a file's text: when its file was last written, and when that was looked at, as of the last visit.
+    pub files: HashMap<Address, (SystemTime, SystemTime)>,
+    /// Pages of text that were written while it was watched.
+    pub written: BTreeSet<u64>,
     /// By first address of a file's text: its pages that were no longer the file's at the last visit.
     pub private: HashMap<Address, Vec<u64>>,
     /// Its transitions to code that is not translated, and back.
@@ -105,6 +110,8 @@ impl AddressSpace {
             image,
             begins_natively: false,
             rewrites: HashMap::new(),
+            files: HashMap::new(),
+            written: BTreeSet::new(),
             private: HashMap::new(),
             transitions: Transitions::new(),
             ahead: Ahead::default(),
@@ -285,10 +292,16 @@ impl AddressSpace {
     pub fn note_rewriting(&mut self, from: Address, to: Address) {
         for range in self.text.iter().filter(|t| t.is_translated_in(from, to)) {
             stop_at_advice(&self.image.cache.borrow().tables);
+            self.written.extend(pages(range.start.max(from), range.end.min(to)));
             for page in pages(range.start.max(from), range.end.min(to)) {
                 *self.rewrites.entry(page).or_default() += 1;
             }
         }
+    }
+
+    /// Takes note that text at `from..to` was written, by whatever means.
+    pub fn note_written(&mut self, from: Address, to: Address) {
+        self.written.extend(pages(from, to));
     }
 
     /// The memory at `from..to` is gone; what is mapped there later begins anew.
@@ -301,15 +314,18 @@ impl AddressSpace {
         self.rewrites.iter().any(|(page, &times)| times >= REWRITES && pages(from, to).contains(page))
     }
 
+    /// Has its writes stop if it has the memory of a process open for writing, from another program or from before a visit.
+    pub fn watch_writes(&self) {
+        if self.writes_through_proc() {
+            stop_at_writes(&self.image.cache.borrow().tables);
+        }
+    }
+
     /// Whether it has the memory of a process open for writing.
-    pub fn writes_through_proc(&self) -> bool {
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
-        descriptors.into_iter().any(|descriptor| {
-            let is_memory = std::fs::read_link(descriptor.path())
-                .is_ok_and(|path| path.starts_with("/proc") && path.file_name().is_some_and(|name| name == "mem"));
-            // The mode of the link shows how the file was opened.
-            is_memory && std::fs::symlink_metadata(descriptor.path()).is_ok_and(|link| link.mode() & 0o200 != 0)
-        })
+    fn writes_through_proc(&self) -> bool {
+        let is_memory =
+            |path: &PathBuf| path.starts_with("/proc") && path.file_name().is_some_and(|name| name == "mem");
+        open_for_writing(self.pid).iter().any(is_memory)
     }
 
     /// Why code at `at` is not translated; `None` where there is no code: a thread that goes there gets a signal at once.
@@ -336,6 +352,14 @@ impl AddressSpace {
         let at = self.image.cache.borrow().block(block).start + u64::from(offset);
         find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
     }
+}
+
+/// What process `pid` has open for writing, as the links of its descriptors say.
+pub fn open_for_writing(pid: Pid) -> Vec<PathBuf> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    // The mode of the link shows how the file was opened.
+    let may_write = |path: &PathBuf| std::fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0);
+    descriptors.map(|d| d.path()).filter(may_write).filter_map(|path| std::fs::read_link(path).ok()).collect()
 }
 
 /// The pages in `from..to`.

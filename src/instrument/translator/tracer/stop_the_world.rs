@@ -125,16 +125,33 @@ impl Run {
         let tid = stopped.tid();
         let (space, pid) = self.program.thread(tid).map(|t| (t.address_space, t.pid))?;
         self.program.ensure_room_allowed(pid)?;
-        let mut ready = Vec::new();
-        for held in self.hold(space, Some(tid)) {
-            ready.extend(unless_gone(self.leave_cache(held.stopped))?.map(|stopped| Held { stopped, ..held }));
-        }
+        let ready = self.held_outside(space, Some(tid))?;
         let first = self.leave_cache(stopped)?;
         let first = self.renew(space, first)?;
         for held in ready {
             unless_gone(self.move_on(held))?;
         }
         self.move_over(first)
+    }
+
+    /// The same for an address space none of whose threads is stopped. They all continue.
+    pub fn part_other(&mut self, space: Pid) -> Result<(), RunError> {
+        let mut ready = self.held_outside(space, None)?;
+        if let Some(first) = ready.pop() {
+            self.program.ensure_room_allowed(self.program.thread(first.stopped.tid())?.pid)?;
+            let stopped = self.renew(space, first.stopped)?;
+            ready.push(Held { stopped, ..first });
+        }
+        ready.into_iter().try_for_each(|held| unless_gone(self.move_on(held)).map(drop))
+    }
+
+    /// Holds the threads of an address space but one, with the registers that the program has.
+    fn held_outside(&mut self, space: Pid, but: Option<Pid>) -> Result<Vec<Held>, RunError> {
+        let mut ready = Vec::new();
+        for held in self.hold(space, but) {
+            ready.extend(unless_gone(self.leave_cache(held.stopped))?.map(|stopped| Held { stopped, ..held }));
+        }
+        Ok(ready)
     }
 
     /// New tables, contexts and arenas; the old ones are unmapped there.

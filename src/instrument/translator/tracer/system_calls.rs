@@ -70,6 +70,7 @@ impl Run {
                 self.write_to_descriptor(stopped, registers, site)
             }
             libc::SYS_process_vm_writev => self.process_vm_writev(stopped, registers, site),
+            libc::SYS_process_madvise => self.process_madvise(stopped, registers, site),
             libc::SYS_madvise => self.madvise(stopped, registers, site),
             libc::SYS_mlockall => self.program.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 if !self.visits => {

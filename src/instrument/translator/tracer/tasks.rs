@@ -220,6 +220,7 @@ impl Run {
             begins_natively,
             ..AddressSpace::new(tid, image.memory, image.text, &self.program.modules, shared)
         };
+        address_space.watch_writes();
         self.program.address_spaces.insert(tid, address_space);
         self.program.close_address_space(tid, limit);
         self.program.note_mask(&stopped)?;

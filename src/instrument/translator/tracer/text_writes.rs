@@ -4,10 +4,10 @@
 //! ```text
 //!  opens /proc/PID/mem for writing ─▶ its writes stop   ┐
 //!  writes its translated text      ─▶ its madvise stops ├─▶ translations of changed text are dropped
-//!  process_vm_writev               ─▶ always stops      ┘
+//!  process_vm_writev, process_madvise ─▶ always stop    ┘
 //! ```
 
-use std::path::Path;
+use std::str::FromStr;
 
 use nix::unistd::Pid;
 
@@ -25,6 +25,8 @@ use crate::tracee::thread::{Registers, Stopped};
 
 /// Most pieces that one call takes (`UIO_MAXIOV`).
 const PIECES: u64 = 1024;
+/// (address, bytes) of all memory.
+const EVERYTHING: (u64, u64) = (0, u64::MAX);
 /// `MADV_DONTNEED_LOCKED`
 const DONTNEED_LOCKED: i32 = 24;
 
@@ -42,16 +44,15 @@ impl Run {
             return self.program.rest_of_write(stopped, registers, site);
         };
         let (stopped, after) = self.program.execute(stopped, registers, site)?;
-        if !succeeded(&after) || after.rax == 0 {
-            return self.program.go_on(stopped);
-        }
         let own_offset = [libc::SYS_pwrite64, libc::SYS_pwritev].contains(&(registers.rax as i64))
             || registers.rax as i64 == libc::SYS_pwritev2 && registers.r10 != u64::MAX;
-        let from = match own_offset {
-            true => registers.r10,
-            false => position(tid, descriptor).unwrap_or(0).wrapping_sub(after.rax),
+        let piece = match (succeeded(&after), own_offset) {
+            // What was written before the failure stays.
+            (false, _) => EVERYTHING,
+            (true, true) => (registers.r10, after.rax),
+            (true, false) => (position(tid, descriptor).unwrap_or(0).wrapping_sub(after.rax), after.rax),
         };
-        let stopped = self.text_written(stopped, written, &[(from, after.rax)])?;
+        let stopped = self.text_written(stopped, written, &[piece])?;
         self.program.go_on(stopped)
     }
 
@@ -68,10 +69,18 @@ impl Run {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         let pieces: Vec<(u64, u64)> =
             bytes[..read].chunks_exact(16).map(|piece| (word(&piece[..8]), word(&piece[8..]))).collect();
-        let (stopped, after) = self.program.execute(stopped, registers, site)?;
-        let stopped = match succeeded(&after) {
-            true => self.text_written(stopped, Pid::from_raw(registers.rdi as i32), &pieces)?,
-            false => stopped,
+        let (stopped, _) = self.program.execute(stopped, registers, site)?;
+        let stopped = self.text_written(stopped, Pid::from_raw(registers.rdi as i32), &pieces)?;
+        self.program.go_on(stopped)
+    }
+
+    /// `process_madvise`.
+    pub fn process_madvise(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let process = process_behind(stopped.tid(), registers.rdi as i32);
+        let (stopped, _) = self.program.execute(stopped, registers, site)?;
+        let stopped = match process {
+            Some(process) => self.text_written(stopped, process, &[EVERYTHING])?,
+            None => stopped,
         };
         self.program.go_on(stopped)
     }
@@ -109,13 +118,16 @@ impl Run {
             self.program.differs_from_relatives(space, from, to, Treatment::Translate)
         };
         let parts = changed.iter().any(differs);
-        if parts && space != own {
-            let what = "it writes the text of another process, which shares its translations with others";
-            return Err(RunError::Unsupported(what.into()));
-        }
         let address_space = self.program.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
-        changed.into_iter().for_each(|(from, to)| address_space.compare_text(from, to, parts));
-        if parts { self.part(stopped) } else { Ok(stopped) }
+        for (from, to) in changed {
+            address_space.note_written(from, to);
+            address_space.compare_text(from, to, parts);
+        }
+        match (parts, space == own) {
+            (false, _) => Ok(stopped),
+            (true, true) => self.part(stopped),
+            (true, false) => self.part_other(space).map(|()| stopped),
+        }
     }
 }
 
@@ -149,19 +161,24 @@ impl Program {
 /// The process whose memory a descriptor of thread `tid` is.
 fn memory_behind(tid: Pid, descriptor: i32) -> Option<Pid> {
     let link = std::fs::read_link(format!("/proc/{tid}/fd/{descriptor}")).ok()?;
-    memory_of(&link, tid)
-}
-
-/// The process whose memory is the file at `path`, which is that of a descriptor's link.
-pub fn memory_of(path: &Path, own: Pid) -> Option<Pid> {
-    match proc_file(path.as_os_str().as_encoded_bytes(), own)? {
+    match proc_file(link.as_os_str().as_encoded_bytes(), tid)? {
         (pid, ProcFile::Memory) => Some(pid),
         (_, ProcFile::Maps) => None,
     }
 }
 
+/// The process that a descriptor of thread `tid` is a handle of (`pidfd_open`).
+fn process_behind(tid: Pid, descriptor: i32) -> Option<Pid> {
+    about_descriptor(tid, descriptor, "Pid:").map(Pid::from_raw)
+}
+
 /// The position of a descriptor of thread `tid` in its file.
 fn position(tid: Pid, descriptor: i32) -> Option<u64> {
+    about_descriptor(tid, descriptor, "pos:")
+}
+
+/// A number that the kernel shows of a descriptor of thread `tid`.
+fn about_descriptor<N: FromStr>(tid: Pid, descriptor: i32, label: &str) -> Option<N> {
     let text = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+    text.lines().find_map(|line| line.strip_prefix(label))?.trim().parse().ok()
 }

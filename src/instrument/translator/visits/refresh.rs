@@ -1,16 +1,21 @@
 //! Changes of a process's executable memory since the last visit, which nobody saw.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
-use crate::instrument::translator::code_cache::syscall_table::stop_at_writes;
-use crate::instrument::translator::program::address_space::AddressSpace;
-use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
+use crate::instrument::translator::code_cache::syscall_table::stop_at_advice;
+use crate::instrument::translator::program::address_space::{AddressSpace, open_for_writing};
+use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, Untranslated, treatment};
 use crate::tracee::address::Address;
+use crate::tracee::mapped_file::metadata;
 use crate::tracee::maps::Mapping;
+use crate::tracee::path_text;
 use crate::tracee::private_pages::private_pages;
 
 const PAGE: u64 = 4096;
+/// Longer than a tick of the clock of file systems: a file may be written again without another time.
+const TICK: Duration = Duration::from_millis(20);
 
 /// The executable memory among `maps`, without rprof's own.
 pub(super) fn text_of(maps: &[Mapping]) -> Vec<TextRange> {
@@ -36,7 +41,14 @@ impl AddressSpace {
     /// Takes over its text as it is now, and drops translations of text that is gone or has changed. `false` if others share these: then
     /// it needs translations of its own.
     pub(super) fn refresh_text(&mut self, maps: &[Mapping]) -> bool {
-        let now = text_of(maps);
+        let mut now = text_of(maps);
+        let written = open_for_writing(self.pid);
+        for range in &mut now {
+            let path = maps.iter().find(|m| m.contains(range.start)).map(|m| path_text::decode(&m.path));
+            if range.treatment == Treatment::Translate && path.is_some_and(|path| written.contains(&path)) {
+                range.treatment = Treatment::Native(Untranslated::Shared);
+            }
+        }
         let same = |a: &TextRange, b: &TextRange| (a.start, a.end, a.treatment) == (b.start, b.end, b.treatment);
         let gone: Vec<TextRange> = self.text.iter().filter(|t| !now.iter().any(|n| same(t, n))).copied().collect();
         for range in gone {
@@ -50,7 +62,8 @@ impl AddressSpace {
             if range.treatment != Treatment::Translate {
                 continue;
             }
-            let is_file = maps.iter().any(|m| m.contains(range.start) && m.is_file());
+            let mapping = maps.iter().find(|m| m.contains(range.start));
+            let is_file = mapping.is_some_and(|m| m.is_file() && !self.was_written(m));
             for (from, to) in self.changeable(&range, is_file) {
                 if self.image.is_shared() && self.image.cache.borrow().foreign_block(&self.memory, from, to) {
                     return false;
@@ -58,11 +71,18 @@ impl AddressSpace {
                 self.compare_text(from, to, false);
             }
         }
-        if self.writes_through_proc() {
-            stop_at_writes(&self.image.cache.borrow().tables);
-        }
+        self.watch_writes();
         self.pages.borrow_mut().forget();
         true
+    }
+
+    /// Whether the file of a mapping may have been written since the last visit. Nobody can say where no path leads to it any more.
+    fn was_written(&mut self, mapping: &Mapping) -> bool {
+        let written = metadata(self.pid, &mapping.path).and_then(|data| data.modified().ok());
+        let Some(written) = written else { return true };
+        let (known, looked) =
+            self.files.insert(mapping.start, (written, SystemTime::now())).unwrap_or((written, written + TICK));
+        known != written || looked.duration_since(written).is_ok_and(|age| age < TICK)
     }
 
     /// The parts of a piece of text that may be other than at the last visit. A file's own pages stay as they are.
@@ -70,7 +90,12 @@ impl AddressSpace {
         let private = private_pages(self.pid, range.start..range.end).filter(|_| is_file);
         let Some(private) = private else { return vec![(range.start, range.end)] };
         let was_private = self.private.insert(range.start, private.clone()).unwrap_or_default();
-        let pages: BTreeSet<u64> = private.into_iter().chain(was_private).collect();
+        let within = range.start.get() / PAGE..range.end.get().div_ceil(PAGE);
+        let written = self.written.range(within).copied();
+        if !private.is_empty() {
+            stop_at_advice(&self.image.cache.borrow().tables);
+        }
+        let pages: BTreeSet<u64> = private.into_iter().chain(was_private).chain(written).collect();
         pages.into_iter().map(|page| (Address::new(page * PAGE), Address::new((page + 1) * PAGE))).collect()
     }
 }
