@@ -105,6 +105,9 @@ impl Line {
             Work::Product(shape) => vec![shape.m, shape.n, shape.k.unwrap_or(1)],
             Work::Elementwise(_, elements) => vec![*elements],
         };
+        if self.calls == Some(0) {
+            return Err(format!("{name} with calls = 0; leave out what is never called"));
+        }
         match sizes.iter().find(|size| !(1..=MOST).contains(*size)) {
             Some(size) => Err(format!("{name} with a size of {size}, which is not from 1 to {MOST}")),
             None => Ok((name, work)),
@@ -139,6 +142,7 @@ mod tests {
             ("layers = [{ gemm = [0, 1, 2] }]", "layer 1: gemm with a size of 0"),
             ("layers = [{ gemm = [1, 1, 1000000000000000] }]", "a size of 1000000000000000"),
             ("layers = [{ relu = 0 }]", "relu with a size of 0"),
+            ("layers = [{ gemm = [1, 1, 2], calls = 0 }]", "gemm with calls = 0"),
             ("layers = [{ dgemm = [1, -1, 2] }]", "-1"),
             ("threads = 5000\nlayers = [{ relu = 1 }]", "5000 threads"),
             ("layers = [\n{ gemm = [1, 2] }]", "line 2"),

@@ -30,6 +30,9 @@ pub struct JobFile {
     pub ranks: Option<u32>,
     /// Program and arguments of the rank that came first.
     pub command: Vec<String>,
+    /// Those of other ranks, where they differ (`mpirun … : …`).
+    #[serde(default)]
+    pub other_commands: BTreeSet<Vec<String>>,
 }
 
 /// One start of all ranks.
@@ -51,6 +54,11 @@ impl JobFile {
     /// Whether `launch` is among its launches.
     fn has(&self, launch: &Launch) -> bool {
         self.launches.iter().any(|known| known.is(launch))
+    }
+
+    /// Whether one of its ranks started this program with these arguments.
+    fn is_of(&self, command: &Vec<String>) -> bool {
+        self.command == *command || self.other_commands.contains(command)
     }
 }
 
@@ -91,7 +99,7 @@ impl Launching<'_> {
         if let ([first], Some(other)) = (&known.launches[..], self.passes.complement())
             && first.passes == other.name()
             && known.ranks == self.rank.ranks
-            && known.command == self.command()
+            && known.is_of(&self.command())
         {
             return Some(JobFile { launches: vec![first.clone(), launch], ..known.clone() });
         }
@@ -129,6 +137,7 @@ pub fn rank_folder(
         launches: vec![launching.launch()],
         ranks: launching.rank.ranks,
         command: launching.command(),
+        other_commands: BTreeSet::new(),
     });
     // A rank's script starts another program: the job's files so far are those of the program before.
     let started = launching.launch();
@@ -136,6 +145,9 @@ pub fn rank_folder(
         launch.started.entry(boot_id().unwrap_or_default()).or_default().insert(launching.rank.rank);
         if launch.finished.remove(&launching.rank.rank) {
             file.command = launching.command();
+        }
+        if !file.is_of(&launching.command()) {
+            file.other_commands.insert(launching.command());
         }
     }
     if known.as_ref() != Some(&file) {
@@ -320,6 +332,22 @@ mod tests {
         assert_eq!(ends.iter().map(|(_, last)| *last).collect::<Vec<_>>(), [false, false, true, true]);
         assert_eq!((numbers(&base), numbers(&aside)), (vec![0, 1], vec![0, 1]));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "each job has one folder");
+    }
+
+    #[test]
+    fn launches_of_several_programs_complete_one_another_whichever_rank_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("out");
+        let commands = [["a".into()], ["b".into()]];
+        for (job, passes, order) in [("j1", Passes::Timed, [0, 1]), ("j2", Passes::Counted, [1, 0])] {
+            for number in order {
+                let rank = rank(job, number, 2);
+                let launching = Launching { rank: &rank, passes, command: &commands[number as usize] };
+                rank_folder(Some(&base), &launching, &[]).unwrap();
+            }
+        }
+        assert_eq!(read(&base).unwrap().launches.len(), 2);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is set aside");
     }
 
     #[test]
