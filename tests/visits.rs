@@ -65,15 +65,21 @@ fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) ->
     (said, status.code(), visits.join().unwrap())
 }
 
+/// Visits of `length` ms do not change the output of `program`, or that it ends with `expected`; returns how many counted anything.
+fn visited_as_natively(program: &Path, argument: &str, length: u64, expected: i32) -> usize {
+    let natively = start(program, argument).wait_with_output().unwrap();
+    let (output, status, counted) = visited(program, argument, Duration::from_millis(length), Duration::from_millis(4));
+    assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
+    assert_eq!(status, Some(expected));
+    counted
+}
+
 #[test]
 fn threads_signals_and_forks_survive_visits() {
     let folder = tempfile::tempdir().unwrap();
     let program = build(folder.path(), "busy");
     let rounds = (150 * times()).to_string();
-    let natively = start(&program, &rounds).wait_with_output().unwrap();
-    let (output, status, counted) = visited(&program, &rounds, Duration::from_millis(3), Duration::from_millis(4));
-    assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
-    assert_eq!(status, Some(42));
+    let counted = visited_as_natively(&program, &rounds, 3, 42);
     assert!(counted >= times() / 4, "{counted}");
 }
 
@@ -83,10 +89,7 @@ fn text_that_changed_between_visits_is_translated_anew() {
     let folder = tempfile::tempdir().unwrap();
     let program = build(folder.path(), "../guests/hosted/text_changes");
     let calls = (40_000 * times()).to_string();
-    let natively = start(&program, &calls).wait_with_output().unwrap();
-    let (output, status, counted) = visited(&program, &calls, Duration::from_millis(4), Duration::from_millis(4));
-    assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
-    assert_eq!(status, Some(0));
+    let counted = visited_as_natively(&program, &calls, 4, 0);
     assert!(counted >= times(), "{counted}");
 }
 

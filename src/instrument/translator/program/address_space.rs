@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use nix::unistd::Pid;
@@ -283,7 +283,11 @@ impl AddressSpace {
             Treatment::Native(why) => why,
             Treatment::Translate if in_memory => Untranslated::Shared,
             Treatment::Translate if anonymous && self.is_rewritten(from, to) => Untranslated::Rewritten,
-            Treatment::Translate if anonymous && self.writes_through_proc() => Untranslated::ThroughProc,
+            Treatment::Translate
+                if anonymous && open_for_writing(self.pid).iter().any(|path| is_memory_of_process(path)) =>
+            {
+                Untranslated::ThroughProc
+            }
             Treatment::Translate => return Treatment::Translate,
         })
     }
@@ -314,18 +318,11 @@ impl AddressSpace {
         self.rewrites.iter().any(|(page, &times)| times >= REWRITES && pages(from, to).contains(page))
     }
 
-    /// Has its writes stop if it has the memory of a process open for writing, from another program or from before a visit.
-    pub fn watch_writes(&self) {
-        if self.writes_through_proc() {
+    /// Has its writes stop if the memory of a process is among what it has `open` for writing, from another program or from before a visit.
+    pub fn watch_writes(&self, open: &[PathBuf]) {
+        if open.iter().any(|path| is_memory_of_process(path)) {
             stop_at_writes(&self.image.cache.borrow().tables);
         }
-    }
-
-    /// Whether it has the memory of a process open for writing.
-    fn writes_through_proc(&self) -> bool {
-        let is_memory =
-            |path: &PathBuf| path.starts_with("/proc") && path.file_name().is_some_and(|name| name == "mem");
-        open_for_writing(self.pid).iter().any(is_memory)
     }
 
     /// Why code at `at` is not translated; `None` where there is no code: a thread that goes there gets a signal at once.
@@ -362,8 +359,13 @@ pub fn open_for_writing(pid: Pid) -> Vec<PathBuf> {
     descriptors.map(|d| d.path()).filter(may_write).filter_map(|path| std::fs::read_link(path).ok()).collect()
 }
 
+/// Whether a descriptor's link is that of a process's memory.
+fn is_memory_of_process(link: &Path) -> bool {
+    link.starts_with("/proc") && link.file_name().is_some_and(|name| name == "mem")
+}
+
 /// The pages in `from..to`.
-fn pages(from: Address, to: Address) -> Range<u64> {
+pub fn pages(from: Address, to: Address) -> Range<u64> {
     from.get() / PAGE..to.get().div_ceil(PAGE)
 }
 

@@ -37,7 +37,7 @@ impl Program {
             }
             None => None,
         };
-        let Some(file) = file else { return self.rest_in_cache(stopped, registers, site) };
+        let Some(file) = file else { return self.rest_in_cache(stopped, registers, site.native) };
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         let mut words = [0; 4];
         for (i, byte) in path.bytes().enumerate() {

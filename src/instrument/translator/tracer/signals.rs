@@ -59,8 +59,7 @@ impl Run {
                 // The kernel cannot read it either, and reports the error.
                 let (stopped, _) = self.program.restore_signal_state(stopped, signal, &mut self.evidence)?;
                 let registers = stopped.registers()?;
-                stopped.set_registers(&Registers { rip: native.get(), orig_rax: u64::MAX, ..registers })?;
-                return self.program.go_on(stopped);
+                return self.program.rest_in_cache(stopped, registers, native);
             }
             if let Some(transfer) = self.program.failed_transfer(&stopped, &info)? {
                 return self.transfer_anew(stopped, signal, transfer);

@@ -12,7 +12,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::program::address_space::{AddressSpace, Destination};
+use crate::instrument::translator::program::address_space::{AddressSpace, Destination, open_for_writing};
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
 use crate::instrument::translator::tracer::program::{Program, remote_in};
@@ -220,7 +220,7 @@ impl Run {
             begins_natively,
             ..AddressSpace::new(tid, image.memory, image.text, &self.program.modules, shared)
         };
-        address_space.watch_writes();
+        address_space.watch_writes(&open_for_writing(tid));
         self.program.address_spaces.insert(tid, address_space);
         self.program.close_address_space(tid, limit);
         self.program.note_mask(&stopped)?;

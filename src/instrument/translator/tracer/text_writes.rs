@@ -20,7 +20,7 @@ use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::system_calls::succeeded;
 use crate::instrument::translator::translate::text_ranges::Treatment;
-use crate::tracee::address::Address;
+use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::thread::{Registers, Stopped};
 
 /// Most pieces that one call takes (`UIO_MAXIOV`).
@@ -89,7 +89,7 @@ impl Run {
     pub fn madvise(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let advice = registers.rdx as i32;
         if ![libc::MADV_DONTNEED, libc::MADV_FREE, DONTNEED_LOCKED].contains(&advice) {
-            return self.program.rest_in_cache(stopped, registers, site);
+            return self.program.rest_in_cache(stopped, registers, site.native);
         }
         let pid = self.program.thread(stopped.tid())?.pid;
         let (stopped, _) = self.program.execute(stopped, registers, site)?;
@@ -132,9 +132,9 @@ impl Run {
 }
 
 impl Program {
-    /// Resumes a thread at its call, in the cache, where it may wait.
-    pub fn rest_in_cache(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
-        stopped.set_registers(&Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers })?;
+    /// Resumes a thread at a call that begins at `at` in the cache, where it may wait.
+    pub fn rest_in_cache(&mut self, stopped: Stopped, registers: Registers, at: CacheAddress) -> Result<(), RunError> {
+        stopped.set_registers(&Registers { rip: at.get(), orig_rax: u64::MAX, ..registers })?;
         self.go_on(stopped)
     }
 
@@ -143,18 +143,16 @@ impl Program {
         let (thread, address_space) = self.thread_and_space(stopped.tid())?;
         let cache = address_space.image.cache.borrow();
         let arena = cache.arenas.first().filter(|_| records_sockets(&cache.tables, registers.rax as i64));
-        let Some(stub) = arena.map(|arena| arena.stubs.socket) else {
-            drop(cache);
-            return self.rest_in_cache(stopped, registers, site);
-        };
-        let kind = CallClass::Moves as u64 - CallClass::Stop as u64;
-        let contexts = thread.contexts.borrow();
-        contexts.set(thread.context, layout::SOCKET_KIND, kind);
-        contexts.set(thread.context, layout::SOCKET_NATIVE, site.native.get());
-        contexts.set(thread.context, layout::CONTINUE_AT, site.after.get());
-        drop((contexts, cache));
-        stopped.set_registers(&Registers { rip: stub.get(), orig_rax: u64::MAX, ..registers })?;
-        self.go_on(stopped)
+        let stub = arena.map(|arena| arena.stubs.socket);
+        if stub.is_some() {
+            let kind = CallClass::Moves as u64 - CallClass::Stop as u64;
+            let contexts = thread.contexts.borrow();
+            contexts.set(thread.context, layout::SOCKET_KIND, kind);
+            contexts.set(thread.context, layout::SOCKET_NATIVE, site.native.get());
+            contexts.set(thread.context, layout::CONTINUE_AT, site.after.get());
+        }
+        drop(cache);
+        self.rest_in_cache(stopped, registers, stub.unwrap_or(site.native))
     }
 }
 

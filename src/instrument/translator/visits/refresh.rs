@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
 use crate::instrument::translator::code_cache::syscall_table::stop_at_advice;
-use crate::instrument::translator::program::address_space::{AddressSpace, open_for_writing};
+use crate::instrument::translator::program::address_space::{AddressSpace, open_for_writing, pages};
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, Untranslated, treatment};
 use crate::tracee::address::Address;
 use crate::tracee::mapped_file::metadata;
@@ -71,7 +71,7 @@ impl AddressSpace {
                 self.compare_text(from, to, false);
             }
         }
-        self.watch_writes();
+        self.watch_writes(&written);
         self.pages.borrow_mut().forget();
         true
     }
@@ -90,12 +90,11 @@ impl AddressSpace {
         let private = private_pages(self.pid, range.start..range.end).filter(|_| is_file);
         let Some(private) = private else { return vec![(range.start, range.end)] };
         let was_private = self.private.insert(range.start, private.clone()).unwrap_or_default();
-        let within = range.start.get() / PAGE..range.end.get().div_ceil(PAGE);
-        let written = self.written.range(within).copied();
+        let written = self.written.range(pages(range.start, range.end)).copied();
         if !private.is_empty() {
             stop_at_advice(&self.image.cache.borrow().tables);
         }
-        let pages: BTreeSet<u64> = private.into_iter().chain(was_private).chain(written).collect();
-        pages.into_iter().map(|page| (Address::new(page * PAGE), Address::new((page + 1) * PAGE))).collect()
+        let all: BTreeSet<u64> = private.into_iter().chain(was_private).chain(written).collect();
+        all.into_iter().map(|page| (Address::new(page * PAGE), Address::new((page + 1) * PAGE))).collect()
     }
 }
