@@ -62,6 +62,7 @@ mechanisms! {
     through_proc [] => "native-code",
     timer_jumps ["-pthread"],
     trampolines [],
+    trap_handlers ["-pthread"],
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl Dispositions {
     }
 }
 
+/// Whether traps of rprof's raise the signal, too.
+pub fn is_raised_by_us(signal: i32) -> bool {
+    Dispositions::default().of(signal).is_some()
+}
+
 /// The effect of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalEffect {

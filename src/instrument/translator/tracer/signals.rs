@@ -6,7 +6,7 @@
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::crash::note_crash;
-use crate::instrument::translator::kernel::dispositions::SignalEffect;
+use crate::instrument::translator::kernel::dispositions::{SignalEffect, is_raised_by_us};
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault};
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::tracer::program::{MAX_STEPS, Program};
@@ -89,6 +89,10 @@ impl Run {
     fn deliver(&mut self, stopped: Stopped, signal: i32, mut info: SignalInfo) -> Result<(), RunError> {
         let tid = stopped.tid();
         let fate = self.program.fate(tid, signal)?;
+        if fate == SignalEffect::Ignored && is_raised_by_us(signal) && info.si_code <= 0 {
+            // The kernel's action may be the default one, until that is restored.
+            return self.program.go_on(stopped);
+        }
         let before = stopped.registers()?.rip;
         // A core dump and the crash report need the program's state, too.
         let dumps = fate == SignalEffect::Default && dumps_core(signal);
@@ -99,21 +103,17 @@ impl Run {
         }
         // A single step would fault again.
         let stays = dumps && is_fault(signal, &info);
-        let (mut stopped, registers, state, stepped) = self.find_state(stopped, stays)?;
+        let (stopped, registers, state, called) = self.find_state(stopped, stays)?;
         if let State::Program = state {
             fix_address(&mut info, signal, before, registers.rip);
         }
         if !matches!(state, State::Outside) {
             stopped.set_registers(&registers)?;
         }
-        if stepped {
-            let called;
-            (stopped, called) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
-            if called {
-                let stopped = self.redirect(stopped, registers)?;
-                self.program.defer_all(tid, vec![(signal, info)]);
-                return self.program.go_on(stopped);
-            }
+        if called {
+            let stopped = self.redirect(stopped, registers)?;
+            self.program.defer_all(tid, vec![(signal, info)]);
+            return self.program.go_on(stopped);
         }
         stopped.set_signal_info(&info)?;
         if dumps {
@@ -122,7 +122,11 @@ impl Run {
             self.program.send_deferred(tid);
             return Ok(());
         }
-        let (stopped, stop) = self.program.until(stopped, Mode::Step, signal, |_| true)?;
+        // A trap of rprof's in a thread that blocks the signal takes the action away for a moment.
+        let held = if is_raised_by_us(signal) { self.hold_siblings(tid) } else { Vec::new() };
+        let called = self.program.until(stopped, Mode::Step, signal, |_| true);
+        self.let_on(held)?;
+        let (stopped, stop) = called?;
         if stop != Stop::Signal(libc::SIGTRAP) {
             self.program.backlog.push_back(Event::Stopped(stopped, stop));
             return Ok(());
@@ -135,12 +139,9 @@ impl Run {
 
     /// As `as_the_program_has_it`, for a thread about to be released; steps until its state is known.
     pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
-        let (mut stopped, mut registers, state, stepped) = self.find_state(stopped, false)?;
+        let (stopped, mut registers, state, _) = self.find_state(stopped, false)?;
         if let State::Between = state {
             return Ok(stopped);
-        }
-        if stepped {
-            (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
         }
         let thread = self.program.thread(stopped.tid())?;
         registers.gs_base = thread.contexts.borrow().get(thread.context, layout::PROGRAM_GS);
@@ -149,22 +150,29 @@ impl Run {
     }
 
     /// Steps a stopped thread until the program's state is known, unless it `stays` where it is. Returns that state with the
-    /// program's registers, and whether it stepped.
+    /// program's registers, and whether the thread made a system call, so that it is no longer at the stop of a signal.
     fn find_state(&mut self, stopped: Stopped, stays: bool) -> Result<(Stopped, Registers, State, bool), RunError> {
         let (mut stopped, mut stepped) = (stopped, false);
         let mut registers = stopped.registers()?;
-        for _ in 0..MAX_STEPS {
-            match self.recorded.as_the_program_has_it(&self.program, stopped.tid(), &mut registers)? {
-                State::Continued => stopped.set_registers(&registers)?,
-                State::Between if !stays => {
-                    stopped = self.program.step(stopped)?;
-                    registers = stopped.registers()?;
-                    stepped = true;
+        let state = 'found: {
+            for _ in 0..MAX_STEPS {
+                match self.recorded.as_the_program_has_it(&self.program, stopped.tid(), &mut registers)? {
+                    State::Continued => stopped.set_registers(&registers)?,
+                    State::Between if !stays => {
+                        stopped = self.program.step(stopped)?;
+                        registers = stopped.registers()?;
+                        stepped = true;
+                    }
+                    state => break 'found state,
                 }
-                state => return Ok((stopped, registers, state, stepped)),
             }
+            State::Between
+        };
+        if !stepped {
+            return Ok((stopped, registers, state, false));
         }
-        Ok((stopped, registers, State::Between, stepped))
+        let (stopped, called) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
+        Ok((stopped, registers, state, called))
     }
 }
 

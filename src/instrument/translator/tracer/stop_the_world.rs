@@ -9,6 +9,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::syscall_table::copy_classes;
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
+use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::enter;
 use crate::instrument::translator::tracer::program::remote_in;
 use crate::instrument::translator::tracer::run::Run;
@@ -16,8 +17,8 @@ use crate::instrument::translator::tracer::run_error::{RunError, unless_gone};
 use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::text_ranges::{Treatment, find_text};
 use crate::tracee::address::Address;
-use crate::tracee::proc_status::has_fault_pending;
-use crate::tracee::restarts::restart_call;
+use crate::tracee::proc_status::{has_fault_pending, read_blocking_call};
+use crate::tracee::restarts::{is_ended_by_stops, keep_call, restart_call};
 use crate::tracee::thread::{Mode, Registers, Running, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
@@ -39,18 +40,50 @@ pub(crate) struct Held {
 impl Run {
     /// Stops every thread of `space`, including those made meanwhile, except `but`.
     pub fn hold(&mut self, space: Pid, but: Option<Pid>) -> Vec<Held> {
+        self.hold_those(but, |_, thread| thread.address_space == space)
+    }
+
+    /// Stops the other threads of a thread's process: until [`let_on`](Run::let_on), none of them changes an action of a signal.
+    ///
+    /// One that waits in a call which a stop would end is left there.
+    pub fn hold_siblings(&mut self, tid: Pid) -> Vec<Held> {
+        let Ok(pid) = self.program.thread(tid).map(|t| t.pid) else { return Vec::new() };
+        let is_stoppable = |tid| !read_blocking_call(tid).is_some_and(is_ended_by_stops);
+        self.hold_those(Some(tid), |tid, thread| thread.pid == pid && is_stoppable(tid))
+    }
+
+    /// Lets threads go on from where they were stopped.
+    pub fn let_on(&mut self, held: Vec<Held>) -> Result<(), RunError> {
+        for Held { stopped, signal, job } in held {
+            if let Some((signal, _)) = signal {
+                self.program.backlog.push_back(Event::Stopped(stopped, Stop::Signal(signal)));
+            } else if job {
+                unless_gone(stopped.listen().map_err(RunError::from))?;
+            } else {
+                keep_call(&stopped);
+                unless_gone(self.program.go_on(stopped))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hold_those(&mut self, but: Option<Pid>, is_meant: impl Fn(Pid, &Thread) -> bool) -> Vec<Held> {
         let mut held = Vec::new();
         let mut seen: HashSet<Pid> = but.into_iter().collect();
         loop {
-            let next = self.program.threads.iter().find(|(tid, t)| t.address_space == space && !seen.contains(tid));
-            let Some((&tid, thread)) = next else { return held };
+            let next = self.program.threads.iter().find(|&(&tid, t)| !seen.contains(&tid) && is_meant(tid, t));
+            let Some((tid, running)) = next.map(|(&tid, thread)| (tid, thread.running(tid))) else { return held };
             seen.insert(tid);
+            if let Some((stopped, signal)) = self.program.take_put_off(tid) {
+                held.extend(self.hold_at_signal(stopped, signal).ok());
+                continue;
+            }
             if let Some(stop) = self.program.stuck.remove(&tid) {
                 held.extend(self.hold_stuck(Stopped::still(tid), stop));
                 continue;
             }
             // rprof does not wait for a thread that is gone.
-            if thread.running(tid).interrupt().is_ok() {
+            if running.interrupt().is_ok() {
                 held.extend(self.hold_one(tid));
             }
         }

@@ -265,28 +265,39 @@ impl Run {
     /// call, or if a trap of its own is still to be reported.
     pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let mut stopped = stopped;
-        for _ in 0..MAX_STEPS {
-            let mut registers = stopped.registers()?;
-            if is_to_restart(&registers) || has_fault_pending(tid) {
-                return Ok(stopped);
+        let (stopped, found) = self.find_state_to_turn(stopped)?;
+        let Some((registers, is_program)) = found else { return Ok(stopped) };
+        self.recorded.enter_version(&mut self.program, tid, is_program, self.evidence.roster.now_s());
+        if is_program { self.redirect(stopped, registers) } else { Ok(stopped) }
+    }
+
+    /// Steps a stopped thread until it can be moved. Returns the program's registers, and whether they are in translated code;
+    /// `None` if it cannot be moved.
+    fn find_state_to_turn(&mut self, mut stopped: Stopped) -> Result<(Stopped, Option<(Registers, bool)>), RunError> {
+        let tid = stopped.tid();
+        let mut stepped = false;
+        let found = 'found: {
+            for _ in 0..MAX_STEPS {
+                let mut registers = stopped.registers()?;
+                if is_to_restart(&registers) || has_fault_pending(tid) {
+                    break;
+                }
+                match self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)? {
+                    State::Continued => stopped.set_registers(&registers)?,
+                    State::Between => {
+                        stopped = self.program.step(stopped)?;
+                        stepped = true;
+                    }
+                    State::Outside => break 'found Some((registers, false)),
+                    State::Program => break 'found Some((registers, true)),
+                }
             }
-            match self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)? {
-                State::Continued => stopped.set_registers(&registers)?,
-                State::Between => {
-                    (stopped, _) = self.program.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
-                }
-                State::Outside => {
-                    self.recorded.enter_version(&mut self.program, tid, false, self.evidence.roster.now_s());
-                    return Ok(stopped);
-                }
-                State::Program => {
-                    self.recorded.enter_version(&mut self.program, tid, true, self.evidence.roster.now_s());
-                    return self.redirect(stopped, registers);
-                }
-            }
+            None
+        };
+        if stepped {
+            (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
         }
-        Ok(stopped)
+        Ok((stopped, found))
     }
 }
 
