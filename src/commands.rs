@@ -154,7 +154,8 @@ fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<
         all = all.and(written);
         names.push(name);
     }
-    all?;
+    let stale: Vec<&str> = report::SOMETIMES.into_iter().filter(|name| !names.contains(name)).collect();
+    all.and(folder.remove(&stale))?;
     Ok(names)
 }
 

@@ -299,6 +299,7 @@ mod tests {
         });
         RankCalls {
             rank: Some(number),
+            job: None,
             host: "a".into(),
             clock: String::new(),
             calls: calls.collect(),

@@ -47,6 +47,7 @@ pub fn mpi(evidence: &MpiEvidence, code: &mut CodeMap) -> (Mpi, RankCalls) {
     }
     let calls = RankCalls {
         rank: evidence.rank,
+        job: None,
         host: String::new(),
         clock: String::new(),
         sites: sites.iter().map(CallSite::key).collect(),

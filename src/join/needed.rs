@@ -164,6 +164,7 @@ mod tests {
                     .map(|made| Communicator { made, parent: 0, order: 0, size: None, rank: None })
                     .to_vec(),
                 rank: Some(rank as u32),
+                job: None,
                 host: (*host).into(),
                 clock: String::new(),
                 sites: vec![site.key()],

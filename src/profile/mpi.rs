@@ -303,6 +303,8 @@ impl CallSite {
 pub struct RankCalls {
     /// The rank in `MPI_COMM_WORLD`.
     pub rank: Option<u32>,
+    /// The job's name, as the rank's profile has it.
+    pub job: Option<String>,
     /// The host.
     pub host: String,
     /// Whose clock the times are of: the boot of its kernel, which containers share, or the host if that is not known. Filled in for

@@ -158,9 +158,14 @@ fn drawn(profile: &Profile, format: Format, view: &View) -> Result<String, Repor
     })
 }
 
+const WORK_FILE: &str = "work.svg";
+const COMMUNICATION_FILE: &str = "communication.svg";
+/// The names of [`files`] that not every report has.
+pub const SOMETIMES: [&str; 2] = [WORK_FILE, COMMUNICATION_FILE];
+
 /// The file of the communication-aware roofline, where there is one.
 fn communication(profile: &Profile) -> Option<(&'static str, Format)> {
-    plot::communication::is_drawn(profile).then_some(("communication.svg", Format::Communication))
+    plot::communication::is_drawn(profile).then_some((COMMUNICATION_FILE, Format::Communication))
 }
 
 /// The files of a report's folder, each made on demand: `profile.json` first, so that a failing picture loses
@@ -178,7 +183,7 @@ pub fn files<'a>(
         ("roofline.svg", Format::Svg),
         ("flamegraph.svg", Format::Flamegraph),
     ];
-    let work = ("work.svg", Format::Work);
+    let work = (WORK_FILE, Format::Work);
     let named = profile.regions.iter().any(|r| !r.work.is_empty());
     let files = files.into_iter().chain(named.then_some(work)).chain(communication(profile));
     let known = rough::known(profile);

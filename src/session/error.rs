@@ -74,6 +74,18 @@ pub enum SessionError {
         /// Pattern of the folders of its ranks.
         ranks: PathBuf,
     },
+    /// `job.json` names another job than the profiles of the ranks beside it.
+    #[error(
+        "{}: of another job than the ranks beside it, so nobody can say which ranks are missing; rprof merge {} merges those that are there",
+        path.display(),
+        ranks.display()
+    )]
+    ForeignJob {
+        /// The file.
+        path: PathBuf,
+        /// Pattern of the folders of its ranks.
+        ranks: PathBuf,
+    },
     /// A launcher whose command line names no program ran, and had no ranks to profile.
     #[error(
         "{launcher}: none of its arguments is a program that can be executed, so nothing was profiled; put rprof before the program, if \

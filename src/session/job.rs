@@ -12,6 +12,8 @@ use super::SessionError;
 use super::launcher::{self, LaunchedRank};
 use super::options::Passes;
 use super::output::{self, OutputFolder};
+use crate::profile::Profile;
+use crate::profile::run::Rank;
 use crate::tracee::boot::boot_id;
 use crate::tracee::whole_file;
 
@@ -257,6 +259,23 @@ pub fn read_named(folder: &Path) -> Result<Option<JobFile>, SessionError> {
     }
     let unread = || SessionError::Job { path: folder.join(JOB_FILE), ranks: folder.join("rank-*") };
     read(folder).map(Some).ok_or_else(unread)
+}
+
+/// Checks that the profiles of ranks in a job's folder are those of the job.
+///
+/// # Errors
+/// `job.json` says that the folder is another job's.
+pub fn check(folder: &Path, profiles: &[Profile]) -> Result<(), SessionError> {
+    let Some(file) = read(folder) else { return Ok(()) };
+    let name = file.launches.first().and_then(|launch| launch.job.as_ref());
+    let is_other = |rank: &Rank| {
+        let other_name = rank.job.as_ref().zip(name).is_some_and(|(job, name)| job != name);
+        other_name || rank.ranks.zip(file.ranks).is_some_and(|(ranks, of_job)| ranks != of_job)
+    };
+    if !profiles.iter().flat_map(|profile| &profile.run.ranks).any(is_other) {
+        return Ok(());
+    }
+    Err(SessionError::ForeignJob { path: folder.join(JOB_FILE), ranks: folder.join("rank-*") })
 }
 
 /// The profiles of the ranks in a job's folder, by rank.

@@ -228,6 +228,7 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
         }
     }
     let ranks = there;
+    job::check(folder, &profiles)?;
     merge::tell_hosts_apart(&mut profiles);
     rank_calls::compare(&mut profiles, &ranks);
     let mut profile = merge::merge_ranks(profiles, functions, partial).map_err(|e| failed(e.to_string()))?;
@@ -240,6 +241,15 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
         )
     }));
     // Only a measurement of this job's network is in its folder.
-    profile.network = network::read(folder).ok();
+    match network::read(folder) {
+        Ok(network) => profile.network = Some(network),
+        Err(_) if !folder.join(network::FILE).exists() => {}
+        Err(error) => profile.run.warnings.push(Warning::new(
+            "network-unreadable",
+            format!("{} cannot be read: {error}", network::FILE),
+            "the network's ceilings are missing, and functions that communicate have no class",
+            "measure it again: mpirun … rprof machine --mpi -o FOLDER -- ./app, then rprof merge FOLDER",
+        )),
+    }
     Ok(profile)
 }

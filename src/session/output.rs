@@ -82,6 +82,17 @@ impl OutputFolder {
         &self.path
     }
 
+    /// Removes files of a report that was written here before.
+    ///
+    /// # Errors
+    /// One is there and cannot be removed.
+    pub fn remove(&self, names: &[&str]) -> Result<(), SessionError> {
+        names.iter().map(|name| self.path.join(name)).try_for_each(|path| match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => Err(SessionError::Output { path, source }),
+            _ => Ok(()),
+        })
+    }
+
     /// Writes a file whole or not at all.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), SessionError> {
         write_whole(&self.path.join(name), content)

@@ -1,7 +1,7 @@
 //! Single calls of MPI of each rank: a file in the rank's folder, read when the ranks are merged.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::SessionError;
 use super::launcher::LaunchedRank;
@@ -15,10 +15,11 @@ const FILE: &str = "mpi.calls";
 
 /// Completes what the calls say by what the launcher does.
 pub fn of_rank(profile: &mut Profile, rank: &LaunchedRank) {
-    let host = profile.run.ranks.first().map(|rank| rank.host.clone()).unwrap_or_default();
+    let of_rank = profile.run.ranks.first();
     if let Some(calls) = &mut profile.mpi_calls {
         calls.rank = calls.rank.or(Some(rank.rank));
-        calls.host = host;
+        calls.job = of_rank.and_then(|rank| rank.job.clone());
+        calls.host = of_rank.map(|rank| rank.host.clone()).unwrap_or_default();
     }
     if let Some(mpi) = &mut profile.mpi {
         mpi.ranks = mpi.ranks.or(rank.ranks);
@@ -39,28 +40,66 @@ pub fn write(folder: &OutputFolder, profile: &Profile) -> Result<(), SessionErro
 /// Splits the time of MPI of `profiles`, those of `ranks` (number, path of the profile), into waiting and the rest; or says in them why that
 /// cannot be done.
 pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
-    let read = |(profile, (_, path)): (&Profile, &(u32, PathBuf))| -> Option<RankCalls> {
-        let calls: RankCalls = rmp_serde::from_slice(&fs::read(path.parent()?.join(FILE)).ok()?).ok()?;
-        let of_rank = profile.run.ranks.first();
-        // Hosts of equal names have new ones.
-        let host = of_rank.map_or_else(|| calls.host.clone(), |rank| rank.host.clone());
-        let clock = of_rank.and_then(|rank| rank.boot.clone()).unwrap_or_else(|| host.clone());
-        Some(RankCalls { host, clock, ..calls })
-    };
-    let calls: Option<Vec<RankCalls>> = profiles.iter().zip(ranks).map(read).collect();
+    let calls: Result<Vec<RankCalls>, String> =
+        profiles.iter().zip(ranks).map(|(profile, (rank, path))| read(profile, *rank, path)).collect();
     let all = profiles.len();
     let mut mpis: Vec<&mut Mpi> = profiles.iter_mut().filter_map(|profile| profile.mpi.as_mut()).collect();
     if mpis.len() == all && all > 1 && mpis.iter().all(|mpi| mpi.is_sampled()) {
         return uneven::split(&mut mpis);
     }
     let split = match calls {
-        Some(calls) if calls.len() == mpis.len() => {
+        Ok(calls) if calls.len() == mpis.len() => {
             needed::fill(&calls, &mut mpis);
             late::split(&calls, &mut mpis)
         }
-        _ => Err("a rank has no record of its calls".to_owned()),
+        Ok(_) => Err("a rank has no record of its calls".to_owned()),
+        Err(reason) => Err(reason),
     };
     if let Err(reason) = split {
         mpis.iter_mut().for_each(|mpi| mpi.split_missing = Some(reason.clone()));
+    }
+}
+
+/// The calls of a rank, which are beside its profile at `path`; or why they are not known.
+fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> {
+    let bytes = fs::read(path.with_file_name(FILE)).map_err(|_| format!("rank {rank} has no record of its calls"))?;
+    let calls: RankCalls = rmp_serde::from_slice(&bytes)
+        .map_err(|_| format!("{FILE} of rank {rank} is damaged, or of another version of rprof"))?;
+    let of_rank = profile.run.ranks.first();
+    if (calls.rank, &calls.job) != (Some(rank), &of_rank.and_then(|rank| rank.job.clone())) {
+        return Err(format!("{FILE} of rank {rank} belongs to another rank or job"));
+    }
+    // Hosts of equal names have new ones.
+    let host = of_rank.map_or_else(|| calls.host.clone(), |rank| rank.host.clone());
+    let clock = of_rank.and_then(|rank| rank.boot.clone()).unwrap_or_else(|| host.clone());
+    Ok(RankCalls { host, clock, ..calls })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::run::Rank;
+
+    fn of(rank: u32, job: &str) -> Profile {
+        let mut profile = Profile { mpi_calls: Some(RankCalls::default()), ..Profile::default() };
+        profile.run.ranks = vec![Rank { rank, job: Some(job.into()), boot: Some("b".into()), ..Rank::default() }];
+        profile
+    }
+
+    #[test]
+    fn calls_are_those_of_the_profile_beside_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, path) = (OutputFolder::existing(dir.path()), dir.path().join("profile.json"));
+        let error = |of_rank: &Profile, rank| read(of_rank, rank, &path).unwrap_err();
+        assert_eq!(error(&of(1, "j"), 1), "rank 1 has no record of its calls");
+        let mut own = of(1, "j");
+        of_rank(&mut own, &LaunchedRank { rank: 1, ranks: Some(2), job: Some("j".into()), starts_twice: false });
+        write(&folder, &own).unwrap();
+        assert_eq!(read(&own, 1, &path).unwrap().clock, "b");
+        let foreign = "mpi.calls of rank 1 belongs to another rank or job";
+        assert_eq!(error(&of(1, "k"), 1), foreign);
+        assert_eq!(error(&of(2, "j"), 2), foreign.replace('1', "2"));
+        folder.write(FILE, b"\x93").unwrap();
+        assert_eq!(error(&own, 1), "mpi.calls of rank 1 is damaged, or of another version of rprof");
     }
 }

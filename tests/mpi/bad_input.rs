@@ -142,8 +142,34 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
     let names: Vec<Value> =
         sandbox.profile("job")["functions"].as_array().unwrap().iter().map(|f| f["name"].clone()).collect();
     assert!(names.contains(&json!("other_work")) && names.len() == 3, "{names:?}");
+    for (name, ranks) in [("k", json!(3)), ("j", json!(4))] {
+        let launches = json!([{"job": name, "passes": "single"}]);
+        let other = json!({"schema": "rprof-job/1", "launches": launches, "ranks": ranks, "command": []});
+        sandbox.file("job/job.json", other.to_string(), 0o644);
+        assert!(
+            refused(&sandbox).contains("job.json: of another job than the ranks beside it"),
+            "{}",
+            refused(&sandbox)
+        );
+    }
     sandbox.file("job/job.json", r#"{"schema": "rprof-job/1", "#, 0o644);
     assert!(refused(&sandbox).contains("rprof merge job/rank-* merges those that are there"), "{}", refused(&sandbox));
+}
+
+#[test]
+fn files_beside_ranks_that_cannot_be_read_are_named_and_old_ones_go() {
+    let sandbox = Sandbox::new();
+    job(&sandbox, 2);
+    sandbox.file("job/network.json", "{", 0o644);
+    sandbox.file("job/communication.svg", "<svg/>", 0o644);
+    sandbox.file("job/mine.svg", "<svg/>", 0o644);
+    let output = sandbox.run(["merge", "job"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("network.json cannot be read"), "{}", stdout(&output));
+    let profile = sandbox.profile("job");
+    let mut warnings = profile["run"]["warnings"].as_array().unwrap().iter();
+    assert!(warnings.any(|warning| warning["code"] == "network-unreadable") && profile["network"].is_null());
+    assert!(!sandbox.path().join("job/communication.svg").exists() && sandbox.path().join("job/mine.svg").exists());
 }
 
 /// Whether this user may have mounts of its own.
