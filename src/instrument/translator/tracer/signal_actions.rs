@@ -35,6 +35,18 @@ impl Program {
         })
     }
 
+    /// Whether another thread of the process may lose the action of `signal` for a moment: by a trap of rprof's while it blocks the
+    /// signal.
+    pub fn may_lose_action(&self, tid: Pid, signal: i32) -> bool {
+        let Ok(pid) = self.thread(tid).map(|t| t.pid) else { return false };
+        match signal {
+            libc::SIGTRAP => true,
+            // A thread faults where it leaves native code.
+            libc::SIGSEGV => self.threads.values().any(|thread| thread.pid == pid && thread.native.is_some()),
+            _ => false,
+        }
+    }
+
     /// The actions of process `pid`.
     fn dispositions(&mut self, pid: Pid) -> &mut Dispositions {
         self.settings.entry(pid).or_default().dispositions.get_or_insert_default()

@@ -122,8 +122,7 @@ impl Run {
             self.program.send_deferred(tid);
             return Ok(());
         }
-        // A trap of rprof's in a thread that blocks the signal takes the action away for a moment.
-        let held = if is_raised_by_us(signal) { self.hold_siblings(tid) } else { Vec::new() };
+        let held = if self.program.may_lose_action(tid, signal) { self.hold_siblings(tid) } else { Vec::new() };
         let called = self.program.until(stopped, Mode::Step, signal, |_| true);
         self.let_on(held)?;
         let (stopped, stop) = called?;

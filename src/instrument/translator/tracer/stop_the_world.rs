@@ -71,19 +71,25 @@ impl Run {
         let mut held = Vec::new();
         let mut seen: HashSet<Pid> = but.into_iter().collect();
         loop {
-            let next = self.program.threads.iter().find(|&(&tid, t)| !seen.contains(&tid) && is_meant(tid, t));
-            let Some((tid, running)) = next.map(|(&tid, thread)| (tid, thread.running(tid))) else { return held };
-            seen.insert(tid);
-            if let Some((stopped, signal)) = self.program.take_put_off(tid) {
-                held.extend(self.hold_at_signal(stopped, signal).ok());
-                continue;
+            let all = self.program.threads.iter().filter(|&(&tid, t)| !seen.contains(&tid) && is_meant(tid, t));
+            let next: Vec<Pid> = all.map(|(&tid, _)| tid).collect();
+            if next.is_empty() {
+                return held;
             }
-            if let Some(stop) = self.program.stuck.remove(&tid) {
-                held.extend(self.hold_stuck(Stopped::still(tid), stop));
-                continue;
+            seen.extend(&next);
+            // All are asked before rprof waits for one.
+            let mut asked = Vec::new();
+            for tid in next {
+                if let Some((stopped, signal)) = self.program.take_put_off(tid) {
+                    held.extend(self.hold_at_signal(stopped, signal).ok());
+                } else if let Some(stop) = self.program.stuck.remove(&tid) {
+                    held.extend(self.hold_stuck(Stopped::still(tid), stop));
+                } else if Running::resumed(tid).interrupt().is_ok() {
+                    asked.push(tid);
+                }
+                // rprof does not wait for a thread that is gone.
             }
-            // rprof does not wait for a thread that is gone.
-            if running.interrupt().is_ok() {
+            for tid in asked {
                 held.extend(self.hold_one(tid));
             }
         }
