@@ -76,8 +76,8 @@ pub fn estimated(
         let Some((place, mut named)) = place.zip(named(site, evidence.rank, code)) else { continue };
         (named.time_s, named.network_sent, named.network_received) = (None, None, None);
         match (evidence.windows, site.errors) {
-            (Some(OfWindows::TooSlow), _) => leave_calls_out(&mut named, NoCalls::SlowWindows),
-            (_, None) => leave_calls_out(&mut named, NoCalls::TooFewWindows),
+            (Some(OfWindows::TooSlow), _) => named.leave_calls_out(&NoCalls::SlowWindows.to_string()),
+            (_, None) => named.leave_calls_out(&NoCalls::TooFewWindows.to_string()),
             (_, Some((of_calls, of_bytes))) => {
                 named.members = ranks.filter(|_| site.world_calls == site.calls);
                 let how = |error| Source { how: "estimated".into(), error: Some(error), reason: None };
@@ -91,18 +91,13 @@ pub fn estimated(
     for (place, in_mpi) in seconds {
         let mut site = at(place, code);
         site.call.clone_from(&in_mpi.call);
-        leave_calls_out(&mut site, if is_counted { NoCalls::NotMet } else { NoCalls::NotCounted });
+        let why = if is_counted { NoCalls::NotMet } else { NoCalls::NotCounted };
+        site.leave_calls_out(&why.to_string());
         sampled_time(&mut site, Some(&in_mpi));
         mpi.add([site]);
     }
     mpi.sort();
     (!mpi.sites.is_empty()).then_some(mpi)
-}
-
-fn leave_calls_out(site: &mut CallSite, why: NoCalls) {
-    (site.calls, site.bytes, site.unknown_calls) = (None, None, 0);
-    site.sizes.clear();
-    site.source.extend(["calls", "bytes"].map(|figure| (figure.to_owned(), Source::not_measured(why.to_string()))));
 }
 
 /// Whether the bytes of `call` follow from its arguments: not those of neighbours, and not of an array of datatypes.

@@ -196,6 +196,15 @@ pub struct Efficiency {
 }
 
 impl CallSite {
+    /// Its calls and bytes are not known, for this reason.
+    pub fn leave_calls_out(&mut self, reason: &str) {
+        (self.calls, self.bytes, self.unknown_calls) = (None, None, 0);
+        (self.network_sent, self.network_received, self.needed) = (None, None, None);
+        self.sizes.clear();
+        let sources = ["calls", "bytes"].map(|figure| (figure.to_owned(), Source::not_measured(reason.to_owned())));
+        self.source.extend(sources);
+    }
+
     /// Adds the calls of another thread or rank from the same place.
     pub fn plus(&mut self, other: &CallSite) {
         let both = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);

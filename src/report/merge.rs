@@ -55,6 +55,7 @@ fn put_together(mut profiles: Vec<Profile>, functions: Functions, missing: usize
         Arrangement::SideBySide => hosts::together(&profiles),
         Arrangement::InTurn => None,
     };
+    let uncounted = mpi::leave_uncounted_out(&mut profiles);
     let mut parts = profiles.into_iter();
     let mut whole = parts.next().ok_or(MergeError::Nothing)?;
     whole.functions = functions.functions;
@@ -72,6 +73,7 @@ fn put_together(mut profiles: Vec<Profile>, functions: Functions, missing: usize
         }
         append(&mut whole, part, arrangement);
     }
+    whole.run.warnings.extend(uncounted);
     if missing > 0 {
         let ranks = whole.run.ranks.len();
         whole.run.warnings.push(Warning::new(

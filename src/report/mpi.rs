@@ -199,6 +199,7 @@ const MUCH: f64 = 0.25;
 /// `45 % of the ranks' time is in MPI, 98 % of it waiting for other ranks: most in MPI_Recv called by early_receive, 438 ms.`
 pub fn verdict(profile: &Profile) -> Option<String> {
     let mpi = profile.mpi.as_ref()?;
+    profile.run.timed_pass()?;
     let sites = || mpi.sites.iter().filter(|site| site.is_communication());
     let in_mpi: f64 = sites().filter_map(|site| mpi.timed_s(site)).sum();
     let work: Option<f64> = profile.functions.iter().filter_map(|f| f.cpu_s).reduce(|a, b| a + b);

@@ -245,8 +245,8 @@ pub fn was_ended(folder: &Path) -> Option<String> {
 
 /// The job whose ranks a folder holds.
 pub fn read(folder: &Path) -> Option<JobFile> {
-    let text = fs::read_to_string(folder.join(JOB_FILE)).ok()?;
-    serde_json::from_str(&text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
+    let text = whole_file::read(&folder.join(JOB_FILE)).ok()?;
+    serde_json::from_slice(&text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
 }
 
 /// As [`read`], for who names the folder; `None`: it has no such file.

@@ -241,12 +241,12 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
         )
     }));
     // Only a measurement of this job's network is in its folder.
-    match network::read(folder) {
+    match network::read(folder).and_then(|network| network::of_job(network, &profile.run.ranks)) {
         Ok(network) => profile.network = Some(network),
         Err(_) if !folder.join(network::FILE).exists() => {}
         Err(error) => profile.run.warnings.push(Warning::new(
             "network-unreadable",
-            format!("{} cannot be read: {error}", network::FILE),
+            format!("{} is left out: {error}", network::FILE),
             "the network's ceilings are missing, and functions that communicate have no class",
             "measure it again: mpirun … rprof machine --mpi -o FOLDER -- ./app, then rprof merge FOLDER",
         )),

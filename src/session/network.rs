@@ -1,5 +1,6 @@
 //! `rprof machine --mpi`: the ceilings of the network between the ranks of a job, as one of them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,8 @@ use super::progress::Notices;
 use crate::machine::network::wanted::Wanted;
 use crate::machine::network::{self, NetworkError, Request};
 use crate::profile::network::{LibraryOf, Network};
-use crate::profile::run::Warning;
+use crate::profile::run::{Rank, Warning};
+use crate::tracee::whole_file;
 
 /// Its name in an output folder.
 pub const FILE: &str = "network.json";
@@ -96,6 +98,21 @@ pub fn library_of_launcher(network: &Network) -> Option<Warning> {
 /// # Errors
 /// The file is not there, or holds something else.
 pub fn read(folder: &Path) -> Result<Network, String> {
-    let text = std::fs::read_to_string(folder.join(FILE)).map_err(|e| e.to_string())?;
-    serde_json::from_str(&text).map_err(|e| e.to_string())
+    let text = whole_file::read(&folder.join(FILE)).map_err(|e| e.to_string())?;
+    serde_json::from_slice(&text).map_err(|e| e.to_string())
+}
+
+/// `network`, unless it was measured between other ranks than those of the job.
+///
+/// # Errors
+/// It was.
+pub fn of_job(network: Network, ranks: &[Rank]) -> Result<Network, String> {
+    let measured: BTreeSet<u32> = network.hosts.iter().flat_map(|host| &host.ranks).copied().collect();
+    let all = ranks.iter().filter_map(|rank| rank.ranks).max();
+    let is_other = all.is_some_and(|all| measured.len() != all as usize)
+        || ranks.iter().any(|rank| !measured.contains(&rank.rank));
+    if is_other {
+        return Err(format!("it was measured between {} ranks of another job", measured.len()));
+    }
+    Ok(network)
 }

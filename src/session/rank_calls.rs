@@ -1,6 +1,5 @@
 //! Single calls of MPI of each rank: a file in the rank's folder, read when the ranks are merged.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::SessionError;
@@ -9,6 +8,7 @@ use super::output::OutputFolder;
 use crate::join::{late, needed, uneven};
 use crate::profile::Profile;
 use crate::profile::mpi::{Mpi, RankCalls};
+use crate::tracee::whole_file;
 
 /// Its name.
 const FILE: &str = "mpi.calls";
@@ -62,7 +62,8 @@ pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
 
 /// The calls of a rank, which are beside its profile at `path`; or why they are not known.
 fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> {
-    let bytes = fs::read(path.with_file_name(FILE)).map_err(|_| format!("rank {rank} has no record of its calls"))?;
+    let bytes =
+        whole_file::read(&path.with_file_name(FILE)).map_err(|_| format!("rank {rank} has no record of its calls"))?;
     let calls: RankCalls = rmp_serde::from_slice(&bytes)
         .map_err(|_| format!("{FILE} of rank {rank} is damaged, or of another version of rprof"))?;
     let of_rank = profile.run.ranks.first();

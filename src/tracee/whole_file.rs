@@ -24,6 +24,18 @@ pub fn remedy(source: &io::Error, otherwise: &'static str) -> &'static str {
     }
 }
 
+/// Reads `path`, which must be a file: a pipe may never end.
+///
+/// # Errors
+/// It is none, or cannot be read.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    fs::read(path)
+}
+
 /// Writes `path`: the file gets its name when it is complete. If the file system has no files without a name, a temporary one
 /// is renamed. A device or pipe is written to; a symbolic link stays one. Nothing is synchronized with the disk.
 ///

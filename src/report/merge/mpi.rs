@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::profile::Profile;
 use crate::profile::mpi::{Efficiency, Mpi};
-use crate::profile::{Profile, run::Rank};
+use crate::profile::run::{Rank, Warning};
 
 /// Adds the call sites of `part`.
 pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
@@ -18,6 +19,31 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     into.network = into.network.zip(part.network).map(|(a, b)| a.plus(b));
     into.split_missing = into.split_missing.take().or(part.split_missing);
     into.add(part.sites);
+}
+
+/// Leaves out the calls and bytes of all ranks, and says so, if some were counted and others were not: their sum would be that of a part.
+pub fn leave_uncounted_out(profiles: &mut [Profile]) -> Option<Warning> {
+    let is_counted = |profile: &Profile| profile.run.passes.iter().any(|pass| pass.kind != "timed");
+    let uncounted = || profiles.iter().filter(|profile| !is_counted(profile));
+    let ranks: Vec<u32> = uncounted().flat_map(|profile| &profile.run.ranks).map(|rank| rank.rank).collect();
+    if ranks.is_empty() || uncounted().count() == profiles.len() {
+        return None;
+    }
+    let what = match ranks[..] {
+        [rank] => format!("rank {rank} was not counted, others were"),
+        _ => format!("{} ranks were not counted, others were: the first is rank {}", ranks.len(), ranks[0]),
+    };
+    for profile in profiles {
+        let sites = profile.mpi.iter_mut().flat_map(|mpi| &mut mpi.sites);
+        sites.for_each(|site| site.leave_calls_out(&what));
+        profile.blas.iter_mut().for_each(|blas| blas.at_least = true);
+    }
+    Some(Warning::new(
+        "ranks-not-counted",
+        what,
+        "calls and bytes of MPI are not stated; counts are missing of functions that this rank executed",
+        "launch the counted pass of all ranks again into this folder",
+    ))
 }
 
 /// Compares the work of the ranks of a merged profile. `parts`: for each rank, CPU seconds at work, and threads that had some.
@@ -58,6 +84,7 @@ pub fn work(profile: &Profile) -> (Option<f64>, usize) {
 mod tests {
     use super::*;
     use crate::profile::mpi::CallSite;
+    use crate::profile::run::Pass;
 
     #[test]
     fn efficiencies_are_the_ranks_work_against_time() {
@@ -66,6 +93,24 @@ mod tests {
         assert_eq!((both.parallel, both.load_balance, both.communication), (0.6, 0.75, 0.8));
         assert_eq!(efficiency(&[rank(2.0), rank(2.0)], &[(Some(2.0), 1), (None, 1)]), None);
         assert_eq!(efficiency(&[rank(2.0), rank(2.0)], &[(Some(2.0), 1), (Some(1.0), 4)]), None);
+    }
+
+    #[test]
+    fn calls_of_a_part_of_the_ranks_are_not_stated() {
+        let rank = |rank, kind: &str| {
+            let site = CallSite { call: "MPI_Send".into(), calls: Some(2), bytes: Some(16), ..CallSite::default() };
+            let mut profile = Profile { mpi: Some(Mpi { sites: vec![site], ..Mpi::default() }), ..Profile::default() };
+            profile.run.ranks = vec![Rank { rank, ..Rank::default() }];
+            profile.run.passes = vec![Pass { kind: kind.into(), ..Pass::default() }];
+            profile
+        };
+        let calls = |profiles: &[Profile]| profiles[0].mpi.as_ref().unwrap().sites[0].calls;
+        let mut all = [rank(0, "counted"), rank(1, "windows")];
+        assert_eq!((leave_uncounted_out(&mut all), calls(&all)), (None, Some(2)));
+        let mut some = [rank(0, "counted"), rank(1, "timed")];
+        assert_eq!(leave_uncounted_out(&mut some).unwrap().text, "rank 1 was not counted, others were");
+        assert_eq!(calls(&some), None);
+        assert_eq!(leave_uncounted_out(&mut [rank(0, "timed"), rank(1, "timed")]), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! room  = Σ over ranks of (elapsed − at work)       timed pass
-//! share = min(1, room / Σ seconds in calls)         counted pass
+//! share = min(1, room / Σ seconds in calls)         counted pass, with those that begin and end MPI
 //! ```
 //!
 //! Work that takes longer while it is counted makes other ranks wait longer, and with as many ranks as CPUs rprof takes some of their
@@ -18,7 +18,7 @@ pub fn timed_share(profile: &Profile) -> Option<f64> {
         mpi.efficiency?;
     }
     let elapsed: f64 = profile.run.ranks.iter().map(|rank| rank.wall_s).sum::<Option<f64>>()?;
-    let in_calls: f64 = mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s).sum();
+    let in_calls: f64 = mpi.sites.iter().filter_map(|site| site.time_s).sum();
     (in_calls > 0.0).then(|| ((elapsed - work) / in_calls).clamp(0.0, 1.0))
 }
 
@@ -31,10 +31,11 @@ mod tests {
 
     #[test]
     fn calls_have_no_more_room_than_the_timed_pass_leaves() {
-        let site = CallSite { call: "MPI_Recv".into(), time_s: Some(2.0), ..CallSite::default() };
+        let site = |call: &str, s| CallSite { call: call.into(), time_s: Some(s), ..CallSite::default() };
+        let sites = vec![site("MPI_Recv", 1.5), site("MPI_Init", 0.5)];
         let efficiency = Some(Efficiency { parallel: 0.5, load_balance: 0.5, communication: 1.0 });
         let mut profile = Profile {
-            mpi: Some(Mpi { sites: vec![site], efficiency, ..Mpi::default() }),
+            mpi: Some(Mpi { sites, efficiency, ..Mpi::default() }),
             functions: vec![Function { cpu_s: Some(1.0), ..Function::default() }],
             ..Profile::default()
         };
