@@ -36,7 +36,7 @@ pub struct Status {
 impl Status {
     /// Whether a signal waits that it does not block.
     pub fn is_about_to_be_signalled(&self) -> bool {
-        (self.pending | self.pending_for_process) & !self.blocked != 0
+        (self.pending | self.pending_for_process) & !self.blocked & self.caught != 0
     }
 
     /// Whether its system calls may pass filters that ours do not. A program in a container has the filters that rprof has there.

@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use super::address::Address;
 use super::memory::Memory;
 use super::thread::{Mode, Registers, SignalInfo, Stopped, TraceError};
-use super::wait::{Event, Stop, wait_for};
+use super::wait::{Event, Stop, wait_for_soon};
 
 /// `syscall`
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -119,7 +119,7 @@ impl<'a> Remote<'a> {
         let tid = thread.tid();
         thread.resume(Mode::Syscall, None)?;
         loop {
-            match wait_for(tid, true) {
+            match wait_for_soon(tid) {
                 Some(Event::Stopped(thread, Stop::Syscall)) => return Ok(thread),
                 Some(Event::Stopped(thread, stop)) => {
                     if let Stop::Signal(signal) = stop {

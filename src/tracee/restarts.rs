@@ -12,7 +12,7 @@ const RESTART: [i64; 3] = [-512, -513, -514];
 const RESTART_BLOCK: i64 = -516;
 /// Calls that end with EINTR when a tracer stops their thread (signal(7), "Interruption of system calls and library functions by
 /// stop signals"), and calls that do so on descriptors with a time limit. Each has done nothing by then.
-const ENDED_BY_STOPS: [i64; 12] = [
+const ENDED_BY_STOPS: [i64; 22] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
@@ -25,6 +25,16 @@ const ENDED_BY_STOPS: [i64; 12] = [
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
     libc::SYS_accept4,
+    libc::SYS_accept,
+    libc::SYS_readv,
+    libc::SYS_recvmmsg,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_splice,
 ];
 
 /// Whether a stop would end this system call, which would have to begin again, with all of its time limit.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
+use super::proc_status::read_state;
 use super::thread::{Mode, Stopped};
 
 /// An event of a thread.
@@ -94,16 +95,32 @@ pub fn wait_for_status(pid: Pid) -> Option<i32> {
 }
 
 /// As [`wait_for`], blocking, for events expected within microseconds: waking up would take longer than polling.
+///
+/// `None` also if the thread is the first of a process that is ending: the kernel reports its end when all others are gone, and they may be
+/// at stops that wait for us.
 pub fn wait_for_soon(tid: Pid) -> Option<Event> {
     const SOON: Duration = Duration::from_micros(60);
+    /// Interval between looks later on.
+    const LATER: Duration = Duration::from_micros(50);
+    /// Looks between two at whether it has ended.
+    const LOOKS: u32 = 100;
     let since = Instant::now();
-    while since.elapsed() < SOON {
-        if let Some(event) = wait_for(tid, false) {
-            return Some(event);
+    for look in 1u32.. {
+        let late = since.elapsed() >= SOON;
+        match wait_once(tid, libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG) {
+            Ok(Some(event)) => return Some(event),
+            Ok(None) | Err(Errno::EINTR) => {}
+            Err(_) => return None,
         }
-        std::hint::spin_loop();
+        match late {
+            true if look % LOOKS == 0 && read_state(tid).is_none_or(|state| state == 'Z') => {
+                return wait_for(tid, false);
+            }
+            true => std::thread::sleep(LATER * (1 + look / LOOKS).min(10)),
+            false => std::hint::spin_loop(),
+        }
     }
-    wait_for(tid, true)
+    None
 }
 
 /// One `wait4`; `None`: nothing to report.

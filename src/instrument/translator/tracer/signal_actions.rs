@@ -7,13 +7,27 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, SignalEffect};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::tracer::program::{Program, remote_in};
+use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::run_evidence::RunEvidence;
 use crate::instrument::translator::tracer::system_calls::succeeded;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::read_status;
+use crate::tracee::restarts::keep_call;
 use crate::tracee::thread::{Registers, Stopped};
+
+impl Run {
+    /// `rt_sigaction` of one of the two signals. The program gets the action that it has set, also while a trap of rprof's has reset it in
+    /// another thread.
+    pub fn sigaction(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let held = self.hold_siblings(tid);
+        let done = self.program.sigaction(stopped, registers, site);
+        self.let_on(held)?;
+        self.program.go_on(done?)
+    }
+}
 
 impl Program {
     /// The effect that the program has set for `signal`.
@@ -52,6 +66,18 @@ impl Program {
         self.settings.entry(pid).or_default().dispositions.get_or_insert_default()
     }
 
+    /// Makes a thread repeat a system call that a signal has ended which the program ignores: without a tracer the kernel would have
+    /// dropped it.
+    pub fn keep_call_if_dropped(&mut self, stopped: &Stopped, signal: i32) -> Result<(), RunError> {
+        let is_ignored_by_default = matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH);
+        match self.fate(stopped.tid(), signal)? {
+            SignalEffect::Ignored => keep_call(stopped),
+            SignalEffect::Default if is_ignored_by_default => keep_call(stopped),
+            SignalEffect::Default | SignalEffect::Caught => {}
+        }
+        Ok(())
+    }
+
     /// The handler of `signal` was called.
     pub fn note_delivery(&mut self, tid: Pid, signal: i32, calls: &mut CallRecorder) {
         let Ok(thread) = self.thread(tid) else { return };
@@ -64,8 +90,8 @@ impl Program {
         }
     }
 
-    /// `rt_sigaction` of one of the two signals.
-    pub fn sigaction(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+    /// `rt_sigaction` of one of the two signals, while no other thread of the process runs.
+    fn sigaction(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let (signal, action) = (registers.rdi as i32, Address::new(registers.rsi));
         let mut words = [0; 32];
@@ -80,7 +106,7 @@ impl Program {
             let word = |i: usize| words[8 * i..8 * i + 8].try_into().map_or(0, u64::from_le_bytes);
             *kept = Action([word(0), word(1), word(2), word(3)]);
         }
-        self.go_on(stopped)
+        Ok(stopped)
     }
 
     /// Restores the action of `signal`, which a trap of rprof's raised, and the signal mask. Returns whether this took a system
@@ -93,8 +119,8 @@ impl Program {
     ) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
         let thread = self.thread(tid)?;
-        let (context, contexts, pid) = (thread.context, thread.contexts.clone(), thread.pid);
-        let mask = contexts.borrow().get(context, layout::SIGNAL_MASK);
+        let pid = thread.pid;
+        let mask = thread.contexts.borrow().get(thread.context, layout::SIGNAL_MASK);
         let blocked = mask & bit(signal) != 0;
         if blocked {
             stopped.set_signal_mask(mask)?;
@@ -112,18 +138,42 @@ impl Program {
             );
             return Ok((stopped, false));
         }
-        let place = {
-            let contexts = contexts.borrow();
-            for (i, word) in (0u32..).zip(action.0) {
-                contexts.set(context, layout::ACTION + 8 * i, word);
-            }
-            contexts.base(context) + u64::from(layout::ACTION)
+        Ok((self.set_action(stopped, signal, action)?, true))
+    }
+
+    /// Gives a new process the actions of the one that it was forked from: a trap of rprof's may just have reset one there.
+    pub fn inherit_actions(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let pid = self.thread(tid)?.pid;
+        let Some(mut kept) = self.settings.get(&pid).and_then(|settings| settings.dispositions) else {
+            return Ok(stopped);
         };
-        let address_space = self.address_space(tid)?;
+        let mut stopped = stopped;
+        for signal in [libc::SIGTRAP, libc::SIGSEGV] {
+            if let Some(action) = kept.of(signal).copied().filter(|action| !action.is_default())
+                && !read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us()
+            {
+                stopped = self.set_action(stopped, signal, action)?;
+            }
+        }
+        Ok(stopped)
+    }
+
+    /// Sets the kernel's action of `signal` in the name of a stopped thread.
+    fn set_action(&mut self, stopped: Stopped, signal: i32, action: Action) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let (thread, address_space) = self.thread_and_space(tid)?;
+        let place = {
+            let contexts = thread.contexts.borrow();
+            for (i, word) in (0u32..).zip(action.0) {
+                contexts.set(thread.context, layout::ACTION + 8 * i, word);
+            }
+            contexts.base(thread.context) + u64::from(layout::ACTION)
+        };
         let mut remote = remote_in(address_space, stopped)?;
         remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;
         let (stopped, signals) = remote.finish()?;
         self.defer_all(tid, signals);
-        Ok((stopped, true))
+        Ok(stopped)
     }
 }

@@ -93,6 +93,7 @@ impl Run {
             // The kernel's action may be the default one, until that is restored.
             return self.program.go_on(stopped);
         }
+        self.program.keep_call_if_dropped(&stopped, signal)?;
         let before = stopped.registers()?.rip;
         // A core dump and the crash report need the program's state, too.
         let dumps = fate == SignalEffect::Default && dumps_core(signal);

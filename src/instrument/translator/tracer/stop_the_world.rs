@@ -48,7 +48,10 @@ impl Run {
     /// One that waits in a call which a stop would end is left there.
     pub fn hold_siblings(&mut self, tid: Pid) -> Vec<Held> {
         let Ok(pid) = self.program.thread(tid).map(|t| t.pid) else { return Vec::new() };
-        let is_stoppable = |tid| !read_blocking_call(tid).is_some_and(is_ended_by_stops);
+        // Who waits for a child of `vfork` cannot stop.
+        let waits_for_child = |call| matches!(call, libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3);
+        let is_stoppable =
+            |tid| !read_blocking_call(tid).is_some_and(|call| is_ended_by_stops(call) || waits_for_child(call));
         self.hold_those(Some(tid), |tid, thread| thread.pid == pid && is_stoppable(tid))
     }
 
@@ -60,7 +63,6 @@ impl Run {
             } else if job {
                 unless_gone(stopped.listen().map_err(RunError::from))?;
             } else {
-                keep_call(&stopped);
                 unless_gone(self.program.go_on(stopped))?;
             }
         }
@@ -114,6 +116,7 @@ impl Run {
                     let _ = stopped.resume(Mode::Continue, None);
                 }
                 Some(Event::Stopped(stopped, Stop::Group(signal))) => {
+                    keep_call(&stopped);
                     return Some(Held { stopped, signal: None, job: signal != libc::SIGTRAP });
                 }
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
@@ -148,6 +151,7 @@ impl Run {
             registers.rip -= 1;
             stopped.set_registers(&registers)?;
         } else if !escape {
+            self.program.keep_call_if_dropped(&stopped, signal)?;
             return Ok(Held { stopped, signal: Some((signal, info)), job: false });
         }
         let is_own = info.si_code == SI_KERNEL || escape && info.si_code > 0;

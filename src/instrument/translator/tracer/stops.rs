@@ -19,6 +19,7 @@ use crate::instrument::translator::translate::text_ranges::Treatment;
 use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::jit_places;
 use crate::tracee::proc_status::has_fault_pending;
+use crate::tracee::restarts::keep_call;
 use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::Stop;
 
@@ -31,8 +32,10 @@ impl Run {
     /// A thread stopped.
     pub fn stopped(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
         let tid = stopped.tid();
-        if stop == Stop::Exec {
-            return self.on_exec(stopped);
+        match stop {
+            Stop::Exec => return self.on_exec(stopped),
+            Stop::Group(libc::SIGTRAP) => keep_call(&stopped),
+            _ => {}
         }
         let Ok(thread) = self.program.thread(tid) else { return self.stranger(stopped, stop) };
         match stop {

@@ -39,7 +39,7 @@ impl Run {
     pub fn call_at(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         match registers.rax as i64 {
-            libc::SYS_rt_sigaction => self.program.sigaction(stopped, registers, site),
+            libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
             libc::SYS_mmap => self.mmap(stopped, registers, site),
             libc::SYS_mprotect | libc::SYS_pkey_mprotect => self.mprotect(stopped, registers, site),

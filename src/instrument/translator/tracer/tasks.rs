@@ -150,6 +150,7 @@ impl Run {
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.program.threads.insert(tid, thread);
         self.program.note_mask(&stopped)?;
+        let stopped = if pid != parent_group { self.program.inherit_actions(stopped)? } else { stopped };
         let mut registers = stopped.registers()?;
         registers.gs_base = contexts.base(context).get();
         stopped.set_registers(&registers)?;
