@@ -545,9 +545,10 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
                 Ok(if is_job { ranks() } else { vec![path.clone()] })
             };
             let paths: Vec<Vec<PathBuf>> = args.profiles.iter().map(of_job).collect::<Result<_>>()?;
-            let paths = paths.concat();
-            let read = |path: &PathBuf| report::json::read(&profile_path(path));
-            let profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let paths: Vec<PathBuf> = paths.concat().iter().map(|path| profile_path(path)).collect();
+            let read = |path: &PathBuf| report::json::read(path);
+            let mut profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            session::rank_calls::compare_in_any_order(&mut profiles, &paths);
             let mut merged = report::merge::merge(profiles, args.partial)?;
             rprof::roofline::analyse(&mut merged);
             merged

@@ -8,6 +8,7 @@ use super::output::OutputFolder;
 use crate::join::{late, needed, uneven};
 use crate::profile::Profile;
 use crate::profile::mpi::{Mpi, RankCalls};
+use crate::report::merge;
 use crate::tracee::whole_file;
 
 /// Its name.
@@ -60,6 +61,26 @@ pub fn compare(profiles: &mut [Profile], ranks: &[(u32, PathBuf)]) {
     }
 }
 
+/// As [`compare`], for the profiles in the files `paths`; nothing unless each is that of one rank.
+pub fn compare_in_any_order(profiles: &mut Vec<Profile>, paths: &[PathBuf]) {
+    let rank_of = |profile: &Profile| match &profile.run.ranks[..] {
+        [rank] => Some(rank.rank),
+        _ => None,
+    };
+    let Some(numbers) = profiles.iter().map(rank_of).collect::<Option<Vec<u32>>>() else { return };
+    let mut all: Vec<(u32, PathBuf, Profile)> = numbers
+        .into_iter()
+        .zip(paths)
+        .zip(std::mem::take(profiles))
+        .map(|((rank, path), profile)| (rank, path.clone(), profile))
+        .collect();
+    all.sort_by_key(|(rank, ..)| *rank);
+    let ranks: Vec<(u32, PathBuf)> = all.iter().map(|(rank, path, _)| (*rank, path.clone())).collect();
+    profiles.extend(all.into_iter().map(|(.., profile)| profile));
+    merge::tell_hosts_apart(profiles);
+    compare(profiles, &ranks);
+}
+
 /// The calls of a rank, which are beside its profile at `path`; or why they are not known.
 fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> {
     let bytes =
@@ -102,5 +123,20 @@ mod tests {
         assert_eq!(error(&of(2, "j"), 2), foreign.replace('1', "2"));
         folder.write(FILE, b"\x93").unwrap();
         assert_eq!(error(&own, 1), "mpi.calls of rank 1 is damaged, or of another version of rprof");
+    }
+
+    #[test]
+    fn ranks_that_are_named_one_by_one_are_compared_by_their_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |rank| dir.path().join(format!("{rank}/profile.json"));
+        let rank = |number| Profile { mpi: Some(Mpi::default()), ..of(number, "j") };
+        let mut profiles = vec![rank(1), rank(0)];
+        compare_in_any_order(&mut profiles, &[path(1), path(0)]);
+        let numbers: Vec<u32> = profiles.iter().map(|profile| profile.run.ranks[0].rank).collect();
+        let missing = profiles[0].mpi.as_ref().unwrap().split_missing.as_deref();
+        assert_eq!((&numbers[..], missing), (&[0, 1][..], Some("rank 0 has no record of its calls")));
+        let mut runs = vec![Profile::default(), rank(0)];
+        compare_in_any_order(&mut runs, &[path(1), path(0)]);
+        assert_eq!((runs.len(), runs[1].mpi.as_ref().unwrap().split_missing.as_deref()), (2, None));
     }
 }

@@ -102,15 +102,6 @@ impl Program {
         }
     }
 
-    /// The stop of a thread at a signal, if it waits in the backlog.
-    pub fn take_put_off(&mut self, tid: Pid) -> Option<(Stopped, i32)> {
-        let is_meant = |event: &Event| matches!(event, Event::Stopped(s, Stop::Signal(_)) if s.tid() == tid);
-        match self.backlog.remove(self.backlog.iter().position(is_meant)?)? {
-            Event::Stopped(stopped, Stop::Signal(signal)) => Some((stopped, signal)),
-            _ => None,
-        }
-    }
-
     /// The code cache is full: the thread must stop so that another arena can be mapped.
     pub fn stall(&mut self, tid: Pid) {
         if let Some(thread) = self.threads.get_mut(&tid) {

@@ -82,7 +82,7 @@ impl Run {
             // All are asked before rprof waits for one.
             let mut asked = Vec::new();
             for tid in next {
-                if let Some((stopped, signal)) = self.program.take_put_off(tid) {
+                if let Some((stopped, signal)) = self.take_put_off(tid) {
                     held.extend(self.hold_at_signal(stopped, signal).ok());
                 } else if let Some(stop) = self.program.stuck.remove(&tid) {
                     held.extend(self.hold_stuck(Stopped::still(tid), stop));
@@ -94,6 +94,17 @@ impl Run {
             for tid in asked {
                 held.extend(self.hold_one(tid));
             }
+        }
+    }
+
+    /// The stop of a thread at a signal, if rprof has not come to it yet.
+    fn take_put_off(&mut self, tid: Pid) -> Option<(Stopped, i32)> {
+        let is_meant = |event: &Event| matches!(event, Event::Stopped(s, Stop::Signal(_)) if s.tid() == tid);
+        let waiting = [&mut self.program.backlog, &mut self.handoffs.put_off];
+        let event = waiting.into_iter().find_map(|events| events.remove(events.iter().position(is_meant)?))?;
+        match event {
+            Event::Stopped(stopped, Stop::Signal(signal)) => Some((stopped, signal)),
+            _ => None,
         }
     }
 
