@@ -54,6 +54,12 @@ impl Dispositions {
         Dispositions { trap, fault }
     }
 
+    /// The signals that are ignored.
+    pub fn ignored(self) -> Vec<i32> {
+        let of = [(libc::SIGTRAP, self.trap), (libc::SIGSEGV, self.fault)];
+        of.into_iter().filter(|(_, action)| action.is_ignored()).map(|(signal, _)| signal).collect()
+    }
+
     pub(crate) fn of(&mut self, signal: i32) -> Option<&mut Action> {
         match signal {
             libc::SIGTRAP => Some(&mut self.trap),

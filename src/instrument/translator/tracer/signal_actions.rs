@@ -97,6 +97,7 @@ impl Program {
         let mut words = [0; 32];
         let address_space = self.address_space(tid)?;
         let read = registers.rsi != 0 && address_space.memory.read(action, &mut words).is_ok();
+        let stopped = self.ignore_again(stopped)?;
         let (stopped, after) = self.execute(stopped, registers, site)?;
         let pid = self.thread(tid)?.pid;
         if read
@@ -129,6 +130,10 @@ impl Program {
         if action.is_default() || !(blocked || action.is_ignored()) {
             return Ok((stopped, false));
         }
+        if action.is_ignored() && self.has_siblings(tid) {
+            // To ignore it again would drop traps of rprof's that are pending in other threads; rprof drops the program's (`deliver`).
+            return Ok((stopped, false));
+        }
         if read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us() {
             evidence.warn_once(
                 "signal-action-lost",
@@ -139,6 +144,25 @@ impl Program {
             return Ok((stopped, false));
         }
         Ok((self.set_action(stopped, signal, action)?, true))
+    }
+
+    /// Ignores the signals again that the program ignores. No other thread of the process may run.
+    pub fn ignore_again(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let pid = self.thread(tid)?.pid;
+        let kept = self.settings.get(&pid).and_then(|settings| settings.dispositions);
+        let mut stopped = stopped;
+        for signal in kept.map(Dispositions::ignored).unwrap_or_default() {
+            if self.has_siblings(tid) {
+                stopped = self.set_action(stopped, signal, Action::without_handler(true))?;
+            }
+        }
+        Ok(stopped)
+    }
+
+    fn has_siblings(&self, tid: Pid) -> bool {
+        let pid = self.threads.get(&tid).map(|thread| thread.pid);
+        self.threads.iter().any(|(other, thread)| *other != tid && Some(thread.pid) == pid)
     }
 
     /// Gives a new process the actions of the one that it was forked from: a trap of rprof's may just have reset one there.

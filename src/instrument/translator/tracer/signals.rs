@@ -143,6 +143,7 @@ impl Run {
         if let State::Between = state {
             return Ok(stopped);
         }
+        let stopped = self.program.ignore_again(stopped)?;
         let thread = self.program.thread(stopped.tid())?;
         registers.gs_base = thread.contexts.borrow().get(thread.context, layout::PROGRAM_GS);
         stopped.set_registers(&registers)?;

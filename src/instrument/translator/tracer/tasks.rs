@@ -12,6 +12,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
+use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination, open_for_writing};
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
@@ -180,7 +181,11 @@ impl Run {
         self.make_way(tid);
         self.recorded.tell_unmapped(&self.program, tid, Address::new(0), Address::new(u64::MAX));
         let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
-        self.program.settings.entry(tid).or_default().dispositions = Some(Dispositions::inherited(ignored));
+        let kept = &mut self.program.settings.entry(tid).or_default().dispositions;
+        // A trap of rprof's may have reset the action.
+        let also =
+            kept.map(Dispositions::ignored).unwrap_or_default().into_iter().fold(0, |bits, signal| bits | bit(signal));
+        *kept = Some(Dispositions::inherited(ignored | also));
         let ordinal = match ordinal {
             Some(ordinal) => {
                 self.evidence.roster.rename(former, tid);
