@@ -546,8 +546,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
             };
             let paths: Vec<Vec<PathBuf>> = args.profiles.iter().map(of_job).collect::<Result<_>>()?;
             let paths: Vec<PathBuf> = paths.concat().iter().map(|path| profile_path(path)).collect();
-            let read = |path: &PathBuf| report::json::read(path);
-            let mut profiles = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let mut profiles = paths.iter().map(|path| report::json::read(path)).collect::<Result<Vec<_>, _>>()?;
             session::rank_calls::compare_in_any_order(&mut profiles, &paths);
             let mut merged = report::merge::merge(profiles, args.partial)?;
             rprof::roofline::analyse(&mut merged);

@@ -68,15 +68,11 @@ pub fn compare_in_any_order(profiles: &mut Vec<Profile>, paths: &[PathBuf]) {
         _ => None,
     };
     let Some(numbers) = profiles.iter().map(rank_of).collect::<Option<Vec<u32>>>() else { return };
-    let mut all: Vec<(u32, PathBuf, Profile)> = numbers
-        .into_iter()
-        .zip(paths)
-        .zip(std::mem::take(profiles))
-        .map(|((rank, path), profile)| (rank, path.clone(), profile))
-        .collect();
-    all.sort_by_key(|(rank, ..)| *rank);
-    let ranks: Vec<(u32, PathBuf)> = all.iter().map(|(rank, path, _)| (*rank, path.clone())).collect();
-    profiles.extend(all.into_iter().map(|(.., profile)| profile));
+    let ranks = numbers.into_iter().zip(paths.iter().cloned());
+    let mut all: Vec<((u32, PathBuf), Profile)> = ranks.zip(std::mem::take(profiles)).collect();
+    all.sort_by_key(|((rank, _), _)| *rank);
+    let (ranks, sorted): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    *profiles = sorted;
     merge::tell_hosts_apart(profiles);
     compare(profiles, &ranks);
 }

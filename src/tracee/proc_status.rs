@@ -34,7 +34,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Whether a signal waits that it does not block.
+    /// Whether a signal waits that it handles and does not block.
     pub fn is_about_to_be_signalled(&self) -> bool {
         (self.pending | self.pending_for_process) & !self.blocked & self.caught != 0
     }

@@ -54,10 +54,10 @@ impl Dispositions {
         Dispositions { trap, fault }
     }
 
-    /// The signals that are ignored.
-    pub fn ignored(self) -> Vec<i32> {
-        let of = [(libc::SIGTRAP, self.trap), (libc::SIGSEGV, self.fault)];
-        of.into_iter().filter(|(_, action)| action.is_ignored()).map(|(signal, _)| signal).collect()
+    /// The bits of the signals that are ignored.
+    pub fn ignored(mut self) -> u64 {
+        let is_ignored = |signal: &i32| self.of(*signal).is_some_and(|action| action.is_ignored());
+        RAISED_BY_US.into_iter().filter(is_ignored).map(bit).sum()
     }
 
     pub(crate) fn of(&mut self, signal: i32) -> Option<&mut Action> {
@@ -69,10 +69,8 @@ impl Dispositions {
     }
 }
 
-/// Whether traps of rprof's raise the signal, too.
-pub fn is_raised_by_us(signal: i32) -> bool {
-    Dispositions::default().of(signal).is_some()
-}
+/// The signals that traps of rprof's raise, too.
+pub const RAISED_BY_US: [i32; 2] = [libc::SIGTRAP, libc::SIGSEGV];
 
 /// The effect of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,4 +81,15 @@ pub enum SignalEffect {
     Ignored,
     /// A handler is called.
     Caught,
+}
+
+impl SignalEffect {
+    /// Whether the kernel drops `signal`, with this effect, at once if no tracer is to see it.
+    pub fn drops(self, signal: i32) -> bool {
+        match self {
+            SignalEffect::Default => matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH),
+            SignalEffect::Ignored => true,
+            SignalEffect::Caught => false,
+        }
+    }
 }

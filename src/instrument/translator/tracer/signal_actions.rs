@@ -4,7 +4,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, SignalEffect};
+use crate::instrument::translator::kernel::dispositions::{Action, Dispositions, RAISED_BY_US, SignalEffect};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::tracer::program::{Program, remote_in};
 use crate::instrument::translator::tracer::run::Run;
@@ -14,7 +14,6 @@ use crate::instrument::translator::tracer::system_calls::succeeded;
 use crate::instrument::translator::tracer::watched_calls::CallRecorder;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::read_status;
-use crate::tracee::restarts::keep_call;
 use crate::tracee::thread::{Registers, Stopped};
 
 impl Run {
@@ -64,18 +63,6 @@ impl Program {
     /// The actions of process `pid`.
     fn dispositions(&mut self, pid: Pid) -> &mut Dispositions {
         self.settings.entry(pid).or_default().dispositions.get_or_insert_default()
-    }
-
-    /// Makes a thread repeat a system call that a signal has ended which the program ignores: without a tracer the kernel would have
-    /// dropped it.
-    pub fn keep_call_if_dropped(&mut self, stopped: &Stopped, signal: i32) -> Result<(), RunError> {
-        let is_ignored_by_default = matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH);
-        match self.fate(stopped.tid(), signal)? {
-            SignalEffect::Ignored => keep_call(stopped),
-            SignalEffect::Default if is_ignored_by_default => keep_call(stopped),
-            SignalEffect::Default | SignalEffect::Caught => {}
-        }
-        Ok(())
     }
 
     /// The handler of `signal` was called.
@@ -148,13 +135,26 @@ impl Program {
 
     /// Ignores the signals again that the program ignores. No other thread of the process may run.
     pub fn ignore_again(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        // Alone, `restore_signal_state` does so at once.
+        if self.has_siblings(stopped.tid()) { self.set_kept(stopped, Action::is_ignored) } else { Ok(stopped) }
+    }
+
+    /// Gives a new process the actions of the one that it was forked from: a trap of rprof's may just have reset one there.
+    pub fn inherit_actions(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        self.set_kept(stopped, |action| !action.is_default())
+    }
+
+    /// Sets those of the process's own actions that are meant, unless it filters its system calls.
+    fn set_kept(&mut self, stopped: Stopped, is_meant: impl Fn(Action) -> bool) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let pid = self.thread(tid)?.pid;
-        let kept = self.settings.get(&pid).and_then(|settings| settings.dispositions);
+        let mut kept = self.settings.get(&pid).and_then(|settings| settings.dispositions).unwrap_or_default();
         let mut stopped = stopped;
-        for signal in kept.map(Dispositions::ignored).unwrap_or_default() {
-            if self.has_siblings(tid) {
-                stopped = self.set_action(stopped, signal, Action::without_handler(true))?;
+        for signal in RAISED_BY_US {
+            if let Some(action) = kept.of(signal).copied().filter(|action| is_meant(*action))
+                && !read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us()
+            {
+                stopped = self.set_action(stopped, signal, action)?;
             }
         }
         Ok(stopped)
@@ -163,24 +163,6 @@ impl Program {
     fn has_siblings(&self, tid: Pid) -> bool {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.threads.iter().any(|(other, thread)| *other != tid && Some(thread.pid) == pid)
-    }
-
-    /// Gives a new process the actions of the one that it was forked from: a trap of rprof's may just have reset one there.
-    pub fn inherit_actions(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
-        let tid = stopped.tid();
-        let pid = self.thread(tid)?.pid;
-        let Some(mut kept) = self.settings.get(&pid).and_then(|settings| settings.dispositions) else {
-            return Ok(stopped);
-        };
-        let mut stopped = stopped;
-        for signal in [libc::SIGTRAP, libc::SIGSEGV] {
-            if let Some(action) = kept.of(signal).copied().filter(|action| !action.is_default())
-                && !read_status(tid).map_err(|_| RunError::Gone)?.may_be_filtered_more_than_us()
-            {
-                stopped = self.set_action(stopped, signal, action)?;
-            }
-        }
-        Ok(stopped)
     }
 
     /// Sets the kernel's action of `signal` in the name of a stopped thread.

@@ -6,7 +6,7 @@
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::crash::note_crash;
-use crate::instrument::translator::kernel::dispositions::{SignalEffect, is_raised_by_us};
+use crate::instrument::translator::kernel::dispositions::{RAISED_BY_US, SignalEffect};
 use crate::instrument::translator::kernel::program_state::{State, complete, is_fault};
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::tracer::program::{MAX_STEPS, Program};
@@ -16,6 +16,7 @@ use crate::instrument::translator::tracer::uncounted::Release;
 use crate::instrument::translator::translate::arrival::Transfer;
 use crate::instrument::translator::translate::text_ranges::find_text;
 use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::restarts::keep_call;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop};
 
@@ -89,11 +90,13 @@ impl Run {
     fn deliver(&mut self, stopped: Stopped, signal: i32, mut info: SignalInfo) -> Result<(), RunError> {
         let tid = stopped.tid();
         let fate = self.program.fate(tid, signal)?;
-        if fate == SignalEffect::Ignored && is_raised_by_us(signal) && info.si_code <= 0 {
+        if fate.drops(signal) {
+            keep_call(&stopped);
+        }
+        if fate == SignalEffect::Ignored && RAISED_BY_US.contains(&signal) && info.si_code <= 0 {
             // The kernel's action may be the default one, until that is restored.
             return self.program.go_on(stopped);
         }
-        self.program.keep_call_if_dropped(&stopped, signal)?;
         let before = stopped.registers()?.rip;
         // A core dump and the crash report need the program's state, too.
         let dumps = fate == SignalEffect::Default && dumps_core(signal);
@@ -104,7 +107,7 @@ impl Run {
         }
         // A single step would fault again.
         let stays = dumps && is_fault(signal, &info);
-        let (stopped, registers, state, called) = self.find_state(stopped, stays)?;
+        let (stopped, registers, state, called) = self.find_state(stopped, stays, |_| false)?;
         if let State::Program = state {
             fix_address(&mut info, signal, before, registers.rip);
         }
@@ -139,7 +142,7 @@ impl Run {
 
     /// As `as_the_program_has_it`, for a thread about to be released; steps until its state is known.
     pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
-        let (stopped, mut registers, state, _) = self.find_state(stopped, false)?;
+        let (stopped, mut registers, state, _) = self.find_state(stopped, false, |_| false)?;
         if let State::Between = state {
             return Ok(stopped);
         }
@@ -151,12 +154,21 @@ impl Run {
     }
 
     /// Steps a stopped thread until the program's state is known, unless it `stays` where it is. Returns that state with the
-    /// program's registers, and whether the thread made a system call, so that it is no longer at the stop of a signal.
-    fn find_state(&mut self, stopped: Stopped, stays: bool) -> Result<(Stopped, Registers, State, bool), RunError> {
+    /// program's registers, and whether the thread made a system call, so that it is no longer at the stop of a signal. The state
+    /// stays unknown where it `is_too_early` for it.
+    pub(super) fn find_state(
+        &mut self,
+        stopped: Stopped,
+        stays: bool,
+        is_too_early: impl Fn(&Registers) -> bool,
+    ) -> Result<(Stopped, Registers, State, bool), RunError> {
         let (mut stopped, mut stepped) = (stopped, false);
         let mut registers = stopped.registers()?;
         let state = 'found: {
             for _ in 0..MAX_STEPS {
+                if is_too_early(&registers) {
+                    break;
+                }
                 match self.recorded.as_the_program_has_it(&self.program, stopped.tid(), &mut registers)? {
                     State::Continued => stopped.set_registers(&registers)?,
                     State::Between if !stays => {

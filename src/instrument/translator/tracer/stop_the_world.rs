@@ -162,7 +162,9 @@ impl Run {
             registers.rip -= 1;
             stopped.set_registers(&registers)?;
         } else if !escape {
-            self.program.keep_call_if_dropped(&stopped, signal)?;
+            if self.program.fate(stopped.tid(), signal)?.drops(signal) {
+                keep_call(&stopped);
+            }
             return Ok(Held { stopped, signal: Some((signal, info)), job: false });
         }
         let is_own = info.si_code == SI_KERNEL || escape && info.si_code > 0;

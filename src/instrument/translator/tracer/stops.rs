@@ -11,7 +11,6 @@ use crate::instrument::translator::kernel::program_state::State;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::program::address_space::Destination;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
-use crate::instrument::translator::tracer::program::MAX_STEPS;
 use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::translate::superblock::TranslateError;
@@ -268,39 +267,15 @@ impl Run {
     /// call, or if a trap of its own is still to be reported.
     pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let (stopped, found) = self.find_state_to_turn(stopped)?;
-        let Some((registers, is_program)) = found else { return Ok(stopped) };
+        let is_too_early = |registers: &Registers| is_to_restart(registers) || has_fault_pending(tid);
+        let (stopped, registers, state, _) = self.find_state(stopped, false, is_too_early)?;
+        let is_program = match state {
+            State::Program => true,
+            State::Outside => false,
+            State::Between | State::Continued => return Ok(stopped),
+        };
         self.recorded.enter_version(&mut self.program, tid, is_program, self.evidence.roster.now_s());
         if is_program { self.redirect(stopped, registers) } else { Ok(stopped) }
-    }
-
-    /// Steps a stopped thread until it can be moved. Returns the program's registers, and whether they are in translated code;
-    /// `None` if it cannot be moved.
-    fn find_state_to_turn(&mut self, mut stopped: Stopped) -> Result<(Stopped, Option<(Registers, bool)>), RunError> {
-        let tid = stopped.tid();
-        let mut stepped = false;
-        let found = 'found: {
-            for _ in 0..MAX_STEPS {
-                let mut registers = stopped.registers()?;
-                if is_to_restart(&registers) || has_fault_pending(tid) {
-                    break;
-                }
-                match self.recorded.as_the_program_has_it(&self.program, tid, &mut registers)? {
-                    State::Continued => stopped.set_registers(&registers)?,
-                    State::Between => {
-                        stopped = self.program.step(stopped)?;
-                        stepped = true;
-                    }
-                    State::Outside => break 'found Some((registers, false)),
-                    State::Program => break 'found Some((registers, true)),
-                }
-            }
-            None
-        };
-        if stepped {
-            (stopped, _) = self.program.restore_signal_state(stopped, libc::SIGTRAP, &mut self.evidence)?;
-        }
-        Ok((stopped, found))
     }
 }
 

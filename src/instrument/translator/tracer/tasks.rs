@@ -12,7 +12,6 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
-use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination, open_for_writing};
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
@@ -183,8 +182,7 @@ impl Run {
         let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
         let kept = &mut self.program.settings.entry(tid).or_default().dispositions;
         // A trap of rprof's may have reset the action.
-        let also =
-            kept.map(Dispositions::ignored).unwrap_or_default().into_iter().fold(0, |bits, signal| bits | bit(signal));
+        let also = kept.map_or(0, Dispositions::ignored);
         *kept = Some(Dispositions::inherited(ignored | also));
         let ordinal = match ordinal {
             Some(ordinal) => {
