@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::{self, Group};
 use super::host_clocks;
-use super::partners::{Collective, Message, Partners, Placed, Rank};
+use super::partners::{CallOf, Collective, Message, Partners, Placed, Rank};
+use super::peers;
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::function::Source;
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
@@ -30,12 +31,23 @@ const NOT_FOLLOWED: &str = "its partners are not known: some of its calls, or of
 struct Found {
     /// Nanoseconds of waiting; `None`: not known.
     waited: Option<u64>,
+    /// The rank that it waited longest for.
+    late: Option<u32>,
     /// Bytes of the message that it received; `None`: not known.
     received: Option<u64>,
 }
 
-/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest, and says what they received
-/// and how many ranks took part.
+impl Found {
+    /// It waited so many nanoseconds for `rank`, among others perhaps.
+    fn wait(&mut self, ns: u64, rank: u32) {
+        if self.waited.is_some_and(|waited| waited < ns) {
+            (self.waited, self.late) = (Some(ns), Some(rank));
+        }
+    }
+}
+
+/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest, and says what they received,
+/// from whom, and how many ranks took part.
 ///
 /// # Errors
 /// Why it cannot: nothing is changed then.
@@ -65,11 +77,12 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         placed.iter_mut().zip(&clock_of).for_each(|(rank, clock)| rank.shift(found.offsets_ns[*clock]));
     }
     let found = found(&placed, &partners);
+    let with_peers = peers::messages(&placed, &partners);
     let (clock_error_s, missing) = match compared {
         Ok(clocks) => (clocks.map(|clocks| clocks.error_ns as f64 / 1e9), None),
         Err(reason) => (None, Some(reason)),
     };
-    for (((rank, found), groups), mpi) in ranks.iter().zip(found).zip(&groups).zip(sites) {
+    for ((((rank, found), groups), mpi), mut peers) in ranks.iter().zip(found).zip(&groups).zip(sites).zip(with_peers) {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
         let mut of_roots: BTreeMap<&SiteKey, Vec<u64>> = BTreeMap::new();
         for (call, found) in rank.calls.iter().zip(found) {
@@ -78,6 +91,9 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             let members = group.map(|group| group.members.len() as u32);
             let is_far = hosts > 1 && far(call, group, host, &rank.host);
             let one = OfSite { found, members, far_calls: u64::from(is_far) };
+            if let Some((late, ns)) = found.late.zip(found.waited) {
+                peers::waited(&mut peers, call.site, late, ns);
+            }
             of_site.entry(key).and_modify(|site| site.add(one)).or_insert(one);
             let bytes_of_root =
                 || groups::bytes_of_root(call, &key.call, group?, rank.rank?).filter(|_| call.bytes.is_none());
@@ -99,6 +115,7 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             let known = of_roots.get(&site.key()).map_or(&[][..], Vec::as_slice);
             known.iter().for_each(|bytes| site.knows_bytes(*bytes));
         }
+        peers::fill(mpi, rank, peers);
         mpi.split_missing.clone_from(&missing);
         mpi.clock_error_s = clock_error_s;
     }
@@ -141,7 +158,7 @@ fn found(ranks: &[Rank<'_>], partners: &Partners) -> Vec<Vec<Found>> {
     let unmatched = |rank: &Rank<'_>, call: &Placed<'_>| {
         let is_received = call.from.is_some() || call.group.is_none() && rank.kind(call).receives;
         let waited = rank.kind(call).is_understood(call).then_some(0);
-        Found { waited, received: (!is_received).then_some(0) }
+        Found { waited, late: None, received: (!is_received).then_some(0) }
     };
     let of_rank = |rank: &Rank<'_>| rank.calls.iter().map(|call| unmatched(rank, call)).collect();
     let mut found: Vec<Vec<Found>> = ranks.iter().map(of_rank).collect();
@@ -156,8 +173,8 @@ fn within(until_ns: u64, call: &Placed<'_>) -> u64 {
 
 /// Waiting of messages.
 fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
-    let mut arrivals: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ranks.len()];
-    let mut late_receives: Vec<Vec<(u64, u64)>> = vec![Vec::new(); ranks.len()];
+    let mut arrivals: Vec<Vec<Awaited>> = vec![Vec::new(); ranks.len()];
+    let mut late_receives: Vec<Vec<Awaited>> = vec![Vec::new(); ranks.len()];
     // A call that completes several may have waited for any of them.
     let mut unfollowed: Vec<bool> =
         ranks.iter().map(|rank| rank.calls.iter().any(|c| rank.kind(c).starts_unfollowed)).collect();
@@ -180,19 +197,18 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
     for &Message { sent: (sender, sent), received: (receiver, i) } in &partners.messages {
         let (send, receive) = (ranks[sender].calls[sent], ranks[receiver].calls[i]);
         found[receiver][i].received = send.call.bytes;
+        let (from, to) = (ranks[sender].number, ranks[receiver].number);
         if ranks[receiver].kind(&receive).is_nonblocking {
-            arrivals[receiver].push((receive.start_ns, send.start_ns));
-        } else if let Some(wait) = &mut found[receiver][i].waited {
-            *wait = (*wait).max(within(send.start_ns, &receive));
+            arrivals[receiver].push(Awaited { posted_ns: receive.start_ns, until_ns: send.start_ns, rank: from });
+        } else {
+            found[receiver][i].wait(within(send.start_ns, &receive), from);
         }
         if ranks[sender].kind(&send).is_nonblocking {
             // The call that completes it right after may have waited for the receive.
-            late_receives[sender].push((send.start_ns, receive.start_ns));
-        } else if send.end_ns >= receive.start_ns
-            && let Some(wait) = &mut found[sender][sent].waited
-        {
+            late_receives[sender].push(Awaited { posted_ns: send.start_ns, until_ns: receive.start_ns, rank: to });
+        } else if send.end_ns >= receive.start_ns {
             // A send that lasts until its receive begins has waited for it.
-            *wait = (*wait).max(within(receive.start_ns, &send));
+            found[sender][sent].wait(within(receive.start_ns, &send), to);
         }
     }
     for (i, (rank, found)) in ranks.iter().zip(found).enumerate() {
@@ -202,6 +218,17 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
     }
 }
 
+/// A call that returned at once, and whom a later one may wait for because of it.
+#[derive(Debug, Clone, Copy)]
+struct Awaited {
+    /// When it started.
+    posted_ns: u64,
+    /// When the other one came.
+    until_ns: u64,
+    /// The other one.
+    rank: u32,
+}
+
 /// The calls of a rank that complete others, in the order of their start.
 fn completing(rank: &Rank<'_>) -> Vec<usize> {
     let is_one = |i: &usize| rank.kind(&rank.calls[*i]).completes;
@@ -209,29 +236,26 @@ fn completing(rank: &Rank<'_>) -> Vec<usize> {
 }
 
 /// Messages for receives that returned at once are waited for in the first call that completes requests after they were sent.
-/// `arrivals`: (receive's start, send's start), in order of the former.
-fn late_arrivals(rank: &Rank<'_>, completing: &[usize], arrivals: &[(u64, u64)], found: &mut [Found]) {
-    for &(received_ns, sent_ns) in arrivals {
-        let first = completing.partition_point(|&i| rank.calls[i].start_ns < received_ns);
-        let completes = completing[first..].iter().find(|&&i| rank.calls[i].end_ns >= sent_ns);
-        if let Some(&i) = completes
-            && let Some(wait) = &mut found[i].waited
-        {
-            *wait = (*wait).max(within(sent_ns, &rank.calls[i]));
+/// `arrivals`: in the order of the receives.
+fn late_arrivals(rank: &Rank<'_>, completing: &[usize], arrivals: &[Awaited], found: &mut [Found]) {
+    for send in arrivals {
+        let first = completing.partition_point(|&i| rank.calls[i].start_ns < send.posted_ns);
+        let completes = completing[first..].iter().find(|&&i| rank.calls[i].end_ns >= send.until_ns);
+        if let Some(&i) = completes {
+            found[i].wait(within(send.until_ns, &rank.calls[i]), send.rank);
         }
     }
 }
 
 /// A send that returned at once is waited for until its receive began in the first call that completes requests after it, if that lasted
-/// so long: a short message is taken over, and completes at once. `sends`: (send's start, receive's start).
-fn received_late(rank: &Rank<'_>, completing: &[usize], sends: &[(u64, u64)], found: &mut [Found]) {
-    for &(sent_ns, received_ns) in sends {
-        let first = completing.partition_point(|&i| rank.calls[i].start_ns < sent_ns);
+/// so long: a short message is taken over, and completes at once.
+fn received_late(rank: &Rank<'_>, completing: &[usize], sends: &[Awaited], found: &mut [Found]) {
+    for receive in sends {
+        let first = completing.partition_point(|&i| rank.calls[i].start_ns < receive.posted_ns);
         if let Some(&i) = completing.get(first)
-            && rank.calls[i].end_ns >= received_ns
-            && let Some(wait) = &mut found[i].waited
+            && rank.calls[i].end_ns >= receive.until_ns
         {
-            *wait = (*wait).max(within(received_ns, &rank.calls[i]));
+            found[i].wait(within(receive.until_ns, &rank.calls[i]), receive.rank);
         }
     }
 }
@@ -246,20 +270,20 @@ fn collectives(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]
         let Some(collective) = calls.first().and_then(|first| ranks[first.0].kind(call(*first)).collective) else {
             continue;
         };
-        let started = |of: &[(usize, usize)]| of.iter().map(|of| call(*of).start_ns).max();
+        let last = |of: &[CallOf]| of.iter().copied().max_by_key(|of| call(*of).start_ns);
         for (own, &(rank, i)) in calls.iter().enumerate() {
             let root = call((rank, i)).root;
             let is_root = root == Some(rank as i32);
-            let of_root = || calls.iter().find(|(rank, _)| Some(*rank as i32) == root).map(|of| call(*of).start_ns);
-            let until = match collective {
-                Collective::All => started(calls),
+            let of_root = || calls.iter().copied().find(|(rank, _)| Some(*rank as i32) == root);
+            let awaited = match collective {
+                Collective::All => last(calls),
                 Collective::FromRoot if !is_root => of_root(),
-                Collective::ToRoot if is_root => started(calls),
-                Collective::Prefix => started(&calls[..own]),
+                Collective::ToRoot if is_root => last(calls),
+                Collective::Prefix => last(&calls[..own]),
                 Collective::FromRoot | Collective::ToRoot | Collective::Nonblocking => None,
             };
-            if let (Some(until), Some(wait)) = (until, &mut found[rank][i].waited) {
-                *wait = within(until, call((rank, i)));
+            if let Some(of) = awaited {
+                found[rank][i].wait(within(call(of).start_ns, call((rank, i))), ranks[of.0].number);
             }
         }
     }
@@ -270,6 +294,7 @@ mod tests {
     use super::*;
     use crate::profile::evidence::mpi::{self as evidence, Communicator};
     use crate::profile::mpi::CallSite;
+    use crate::profile::peer::Peer;
 
     fn waits(ranks: &[RankCalls]) -> Vec<Vec<Option<u64>>> {
         let groups = groups::groups(ranks);
@@ -367,6 +392,41 @@ mod tests {
         let receiver =
             rank(1, &[("MPI_Irecv", 10, 11, None, Some((0, 7)), None), ("MPI_Waitall", 60, 110, None, None, None)]);
         assert_eq!(waits(&[sender, receiver])[1], [Some(0), Some(40)]);
+    }
+
+    #[test]
+    fn whom_a_rank_waited_for_is_known_by_site() {
+        let sender =
+            rank(0, &[("MPI_Isend", 100, 101, Some((1, 7)), None, None), ("MPI_Barrier", 110, 301, None, None, None)]);
+        let receiver = rank(
+            1,
+            &[
+                ("MPI_Irecv", 10, 11, None, Some((0, 7)), None),
+                ("MPI_Waitall", 60, 110, None, None, None),
+                ("MPI_Barrier", 120, 301, None, None, None),
+            ],
+        );
+        let last = rank(2, &[("MPI_Barrier", 300, 301, None, None, None)]);
+        let ranks = [sender, receiver, last];
+        let mut mpis = ranks.each_ref().map(|rank| Mpi {
+            sites: rank
+                .sites
+                .iter()
+                .map(|of| CallSite { call: of.call.clone(), time_s: Some(1.0), ..site(of) })
+                .collect(),
+            ..Mpi::default()
+        });
+        split(&ranks, &mut mpis.each_mut()).unwrap();
+        let shown = |mpi: &Mpi| -> Vec<String> {
+            let one = |of: &Peer| {
+                let waiting_ns = of.waiting_s.map_or(-1.0, |s| s * 1e9);
+                format!("{} {} {waiting_ns:.0} {}/{}", of.peer, of.site.call, of.sent.messages, of.received.messages)
+            };
+            mpi.peers.iter().map(one).collect()
+        };
+        assert_eq!(shown(&mpis[0]), ["1 MPI_Isend 0 1/0", "2 MPI_Barrier 190 0/0"]);
+        assert_eq!(shown(&mpis[1]), ["0 MPI_Irecv 0 0/1", "0 MPI_Waitall 40 0/0", "2 MPI_Barrier 180 0/0"]);
+        assert_eq!(shown(&mpis[2]), Vec::<String>::new());
     }
 
     #[test]

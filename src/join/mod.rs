@@ -40,6 +40,7 @@ mod modules;
 mod mpi;
 pub mod needed;
 mod partners;
+mod peers;
 mod placed;
 mod prefetch;
 mod regions;

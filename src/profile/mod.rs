@@ -32,6 +32,7 @@ pub mod names;
 pub mod network;
 pub mod number;
 pub mod pages;
+pub mod peer;
 
 pub mod prefetch;
 pub mod region;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
 use super::grouped;
+use super::peer::Peer;
 use super::source::{Figures, Source, joined};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
@@ -21,6 +22,12 @@ pub struct Mpi {
     pub at_least: bool,
     /// Why waiting and transfer are `null`; `null` where they are not.
     pub split_missing: Option<String>,
+    /// What ranks have to do with one another, those that wait longest first; only where the ranks' single calls were compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<Peer>,
+    /// Rows of `peers` that are not there: there were too many.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub peers_left_out: u64,
     /// The clocks of the hosts were compared by messages, within these seconds; `null`: one host, or they were not compared.
     #[serde(default)]
     pub clock_error_s: Option<f64>,
@@ -36,6 +43,10 @@ pub struct Mpi {
     /// Bytes that crossed the network; `null` where no counted pass saw calls.
     #[serde(default)]
     pub network: Option<NetworkBytes>,
+}
+
+fn is_none_left_out(rows: &u64) -> bool {
+    *rows == 0
 }
 
 /// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
@@ -237,7 +248,7 @@ impl CallSite {
 }
 
 /// A call site: what it is called from, and what it calls.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct SiteKey {
     /// As in [`CallSite`].
     pub caller: String,

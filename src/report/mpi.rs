@@ -1,4 +1,6 @@
-//! Calls of MPI: a sentence, a table of call sites, and what crossed the network.
+//! Calls of MPI: a sentence, a table of call sites, what crossed the network, and which ranks waited for which.
+
+mod peers;
 
 use super::name;
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
@@ -16,9 +18,9 @@ pub const ROWS: usize = 40;
 pub const FEW: usize = 4;
 const NAME_WIDTH: usize = 30;
 
-/// [`rows`] of call sites, and the functions with what they communicate, at most `most` of each.
+/// [`rows`] of call sites, the functions with what they communicate, and pairs of ranks, at most `most` of each.
 pub fn tables(profile: &Profile, most: usize) -> Vec<Rows> {
-    rows(profile, most).into_iter().chain(functions(profile, most)).collect()
+    rows(profile, most).into_iter().chain(functions(profile, most)).chain(peers::rows(profile, most)).collect()
 }
 
 /// Functions with all that they call: what they communicate.

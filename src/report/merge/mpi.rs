@@ -18,6 +18,8 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     into.clock_error_s = into.clock_error_s.or(part.clock_error_s);
     into.network = into.network.zip(part.network).map(|(a, b)| a.plus(b));
     into.split_missing = into.split_missing.take().or(part.split_missing);
+    into.peers.extend(part.peers);
+    into.peers_left_out += part.peers_left_out;
     into.add(part.sites);
 }
 
@@ -50,6 +52,7 @@ pub fn leave_uncounted_out(profiles: &mut [Profile]) -> Option<Warning> {
 pub fn compare(whole: &mut Profile, parts: &[(Option<f64>, usize)]) {
     if let Some(mpi) = &mut whole.mpi {
         mpi.sort();
+        mpi.sort_peers();
         mpi.efficiency = efficiency(&whole.run.ranks, parts);
     }
 }

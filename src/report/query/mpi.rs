@@ -23,6 +23,7 @@ fn of_mpi(mpi: &Mpi, limit: usize) -> Value {
         "bytes": all.iter().map(|site| site.bytes).sum::<Option<u64>>(),
         "time_s": sum(|site| site.time_s), "waiting_s": sum(|site| site.waiting_s), "waiting_missing": mpi.split_missing,
         "sites": super::list(all.iter().take(limit).map(|site| of_site(site)).collect(), all.len()),
+        "peers": super::list(mpi.peers.iter().take(limit).map(|peer| json!(peer)).collect(), mpi.peers.len()),
     })
 }
 

@@ -104,20 +104,28 @@ pub fn carry_over(profile: &mut Profile) {
         analysis.class = Some(class(&in_mpi).to_owned());
         analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained).map(str::to_owned);
         analysis.confidence = None;
+        let late = mpi.latest(sites);
         let worthwhile = |(_, s): &(&str, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
         let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
             remove: vec![class.to_owned()],
             seconds: seconds / ranks,
             seconds_max: seconds / ranks,
             program_seconds: Some(seconds / ranks),
-            advice: advice(class, sites, seconds, load_balance),
+            advice: advice(class, sites, seconds, load_balance, late),
         });
         analysis.savings.splice(0..0, of_network);
         analysis.savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     }
 }
 
-fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f64>) -> String {
+/// `late`: the rank that is waited for longest, and its part of the waiting.
+fn advice(
+    class: &str,
+    sites: &[&CallSite],
+    seconds: f64,
+    load_balance: Option<f64>,
+    late: Option<(u32, f64)>,
+) -> String {
     let longest = sites.iter().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)));
     let call = longest.map_or("MPI", |site| site.call.as_str());
     let calls: Option<u64> = sites.iter().map(|site| site.calls).sum();
@@ -128,8 +136,11 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, load_balance: Option<f
         "waiting-for-ranks" => {
             let balance =
                 load_balance.map_or(String::new(), |lambda| format!(" (load balance {:.0} %)", 100.0 * lambda));
+            let whom = late
+                .filter(|(_, part)| *part >= HALF)
+                .map_or("others".into(), |(rank, part)| format!("others, {:.0} % of it for rank {rank}", 100.0 * part));
             format!(
-                "Ranks spend {seconds} (summed) in {call} waiting for others: give each rank the same work{balance}, or do work \
+                "Ranks spend {seconds} (summed) in {call} waiting for {whom}: give each rank the same work{balance}, or do work \
                  that needs no answer before the call."
             )
         }

@@ -1,0 +1,44 @@
+//! Whom each rank sends messages to, gets them from, and waits for, by call site.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::partners::{Message, Partners, Rank};
+use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
+use crate::profile::peer::Peer;
+
+/// Peers of one rank by (call site of [`RankCalls::sites`], peer).
+pub type OfRank = BTreeMap<(u32, u32), Peer>;
+
+/// Messages of each rank with others.
+pub fn messages(ranks: &[Rank<'_>], partners: &Partners) -> Vec<OfRank> {
+    let mut all: Vec<OfRank> = vec![OfRank::new(); ranks.len()];
+    for (rank, of_rank) in ranks.iter().zip(&mut all) {
+        for call in &rank.calls {
+            let Some(to) = call.to.and_then(|(to, _)| u32::try_from(to).ok()) else { continue };
+            of_rank.entry((call.call.site, to)).or_default().sent.add(call.call.bytes);
+        }
+    }
+    for &Message { sent: (sender, sent), received: (receiver, received) } in &partners.messages {
+        let key = (ranks[receiver].calls[received].call.site, ranks[sender].number);
+        all[receiver].entry(key).or_default().received.add(ranks[sender].calls[sent].call.bytes);
+    }
+    all
+}
+
+/// Adds that a call of site `site` waited so many nanoseconds for `peer`.
+pub fn waited(of_rank: &mut OfRank, site: u32, peer: u32, ns: u64) {
+    let waiting_s = &mut of_rank.entry((site, peer)).or_default().waiting_s;
+    *waiting_s = Some(waiting_s.unwrap_or(0.0) + ns as f64 / 1e9);
+}
+
+/// Fills in the peers of a rank, whose sites have their waiting already.
+pub fn fill(mpi: &mut Mpi, rank: &RankCalls, of_rank: OfRank) {
+    let known: BTreeSet<SiteKey> =
+        mpi.sites.iter().filter(|site| site.waiting_s.is_some()).map(|site| site.key()).collect();
+    let peer = |((site, peer), of): ((u32, u32), Peer)| {
+        let site = rank.sites.get(site as usize)?.clone();
+        let waiting_s = known.contains(&site).then(|| of.waiting_s.unwrap_or(0.0));
+        Some(Peer { rank: rank.rank?, peer, site, waiting_s, ..of })
+    };
+    mpi.peers = of_rank.into_iter().filter_map(peer).collect();
+}
