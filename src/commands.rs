@@ -1,5 +1,7 @@
 //! One function per subcommand: from parsed arguments to library calls and printed text.
 
+mod given;
+
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +16,8 @@ use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
+
+use given::Given;
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<u8> {
@@ -207,20 +211,18 @@ fn width() -> usize {
 
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
-    let profile_folder = of_rank(&args.profile, args.rank)?;
-    let from = profile_path(&profile_folder);
-    let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
-    if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
+    let given = Given::read(&args.profile, args.rank)?;
+    if let Some(to) = args.output.as_ref().filter(|to| given.is(to)) {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }
-    let source = shell_word(&profile_folder.display().to_string());
+    let source = shell_word(&given.name.display().to_string());
+    let mut profile = given.profile;
     if let Some(wanted) = args.function.as_ref().filter(|_| !args.format.has_part()) {
         let (format, word) = (args.format.name(), shell_word(wanted));
         bad_choice(&format!(
             "--function: --format {format} has the whole profile; use --format csv, or: rprof query {source} --json explain {word}"
         ));
     }
-    let mut profile = report::json::read(&from)?;
     if args.full_names {
         for f in &mut profile.functions {
             if let Some(full) = f.full_name.take() {
@@ -270,10 +272,9 @@ fn shell_word(text: &str) -> String {
 pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     use cli::query::{ByArg, Question};
     use report::query::{By, Query};
-    let read = |path: &Path| report::json::read(&profile_path(path));
-    let profile = read(&of_rank(&args.profile, args.rank)?)?;
+    let profile = Given::read(&args.profile, args.rank)?.profile;
     let new = match &args.question {
-        Question::Compare { new, .. } => Some(read(&of_rank(new, args.rank)?)?),
+        Question::Compare { new, .. } => Some(Given::read(new, args.rank)?.profile),
         _ => None,
     };
     let question = match (&args.question, &new) {
@@ -315,24 +316,6 @@ fn bad_option(what: &str) -> ! {
 fn bad_choice(what: &str) -> ! {
     let _ = writeln!(stderr(), "rprof: {what}");
     std::process::exit(2)
-}
-
-/// The folder of a rank in that of its job; `given` if no rank is asked for.
-fn of_rank(given: &Path, rank: Option<u32>) -> Result<PathBuf> {
-    let Some(rank) = rank else { return Ok(given.to_owned()) };
-    let folder = given.join(session::job::folder_name(rank));
-    if folder.join("profile.json").is_file() {
-        return Ok(folder);
-    }
-    let there: Vec<String> =
-        session::job::rank_profiles(given).into_iter().map(|(rank, _)| rank.to_string()).take(9).collect();
-    let there = if there.is_empty() { "no ranks".to_owned() } else { format!("ranks {}", there.join(", ")) };
-    anyhow::bail!("--rank {rank}: {} has no such rank; it has {there}", given.display())
-}
-
-/// A folder means the profile in it.
-fn profile_path(given: &Path) -> PathBuf {
-    if given.is_dir() { given.join("profile.json") } else { given.to_owned() }
 }
 
 /// Standard output; a reader that has gone away (`| head`) is no error.
@@ -450,16 +433,11 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
     let conditions = args.fail_if.iter().map(|c| c.parse::<Condition>());
     let conditions =
         conditions.collect::<Result<Vec<_>, _>>().unwrap_or_else(|e| bad_option(&format!("--fail-if {e}")));
-    let read = |path: &Path| report::json::read(&profile_path(path));
-    let [from, to] = [of_rank(&args.old, args.rank)?, of_rank(&args.new, args.rank)?];
-    let (old, new) = (read(&from)?, read(&to)?);
-    let is_same = |from: &PathBuf, to: &Path| {
-        to.canonicalize().is_ok_and(|to| profile_path(from).canonicalize().is_ok_and(|from| from == to))
-    };
-    if let Some(to) = args.output.as_ref().filter(|output| is_same(&from, output) || is_same(&to, output)) {
+    let [old, new] = [Given::read(&args.old, args.rank)?, Given::read(&args.new, args.rank)?];
+    if let Some(to) = args.output.as_ref().filter(|output| old.is(output) || new.is(output)) {
         anyhow::bail!("-o {}: it is one of the profiles that are compared; name another file", to.display());
     }
-    let diff = report::diff::compare(&old, &new);
+    let diff = report::diff::compare(&old.profile, &new.profile);
     let judge = |condition: Condition| {
         let judgement = report::diff::judge(&diff, &condition);
         (condition, judgement.unwrap_or_else(|e| bad_option(&format!("--fail-if {e}"))))
@@ -470,7 +448,7 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         DiffFormatArg::Md => report::diff::markdown(&diff),
         DiffFormatArg::Json => serde_json::to_string_pretty(&report::diff::json(&diff, &judged))? + "\n",
         DiffFormatArg::Html => report::diff::page(&diff)?,
-        DiffFormatArg::Flamegraph => report::flamegraph::difference(&old, &new)?,
+        DiffFormatArg::Flamegraph => report::flamegraph::difference(&old.profile, &new.profile)?,
     };
     match args.output {
         Some(path) => session::output::write_whole(&path, text.as_bytes())?,
@@ -502,7 +480,7 @@ pub fn predict(args: predict::PredictArgs) -> Result<ExitCode> {
         (network, machine)
     } else {
         layers::without_axes("a profile", &args.axis)?;
-        let profile = report::json::read(&profile_path(&args.input))?;
+        let profile = report::json::read(&given::path(&args.input))?;
         (layers::of_profile(&profile)?, Some(profile.machine))
     };
     if let Some(blas) = args.blas {
@@ -545,7 +523,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
                 Ok(if is_job { ranks() } else { vec![path.clone()] })
             };
             let paths: Vec<Vec<PathBuf>> = args.profiles.iter().map(of_job).collect::<Result<_>>()?;
-            let paths: Vec<PathBuf> = paths.concat().iter().map(|path| profile_path(path)).collect();
+            let paths: Vec<PathBuf> = paths.concat().iter().map(|path| given::path(path)).collect();
             let mut profiles = paths.iter().map(|path| report::json::read(path)).collect::<Result<Vec<_>, _>>()?;
             session::rank_calls::compare_in_any_order(&mut profiles, &paths);
             let mut merged = report::merge::merge(profiles, args.partial)?;

@@ -112,6 +112,21 @@ pub struct CurvePoint {
     pub least_s: f64,
 }
 
+impl Network {
+    /// Whether all its seconds and rates can be such, and its curves ascend: a file may have been changed.
+    pub fn is_possible(&self) -> bool {
+        let is_duration = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        let costs = self.collectives.iter().map(|collective| &collective.cost);
+        let mut curves = self.pairs.iter().flat_map(|pair| [&pair.one_way, &pair.exchange]).chain(costs);
+        let figures = self.pairs.iter().flat_map(|pair| [pair.latency_s, pair.bytes_per_s]).flatten();
+        figures.into_iter().all(is_duration)
+            && curves.all(|curve| {
+                curve.points.is_sorted_by(|a, b| a.bytes < b.bytes)
+                    && curve.points.iter().all(|point| is_duration(point.seconds) && is_duration(point.least_s))
+            })
+    }
+}
+
 impl Curve {
     /// Seconds of `bytes`: between measured points along the line between them, above the last one at the rate of the last two (of the
     /// last one, where there is one). `None`: nothing was measured.
@@ -124,7 +139,7 @@ impl Curve {
             (after, n) if after == n => (self.points[n - 2], self.points[n - 1]),
             (after, _) => (self.points[after - 1], self.points[after]),
         };
-        let slope = (b.seconds - a.seconds) / (b.bytes - a.bytes).max(1) as f64;
+        let slope = (b.seconds - a.seconds) / b.bytes.saturating_sub(a.bytes).max(1) as f64;
         let from_last = b.seconds + slope * (bytes - b.bytes as f64);
         // Where the last two points fall, the last one's rate holds.
         Some(if slope < 0.0 && bytes > b.bytes as f64 { b.seconds * bytes / b.bytes as f64 } else { from_last })

@@ -64,27 +64,25 @@ pub enum SessionError {
     },
     /// The record of a job.
     #[error(
-        "{}: damaged, or of another version of rprof, so nobody can say which ranks are missing; rprof merge {} merges those that are there",
+        "{}: {problem}, so nobody can say which ranks are missing; rprof merge {} merges those that are there",
         path.display(),
         ranks.display()
     )]
     Job {
         /// The file.
         path: PathBuf,
+        /// What is wrong with it.
+        problem: JobProblem,
         /// Pattern of the folders of its ranks.
         ranks: PathBuf,
     },
-    /// `job.json` names another job than the profiles of the ranks beside it.
-    #[error(
-        "{}: of another job than the ranks beside it, so nobody can say which ranks are missing; rprof merge {} merges those that are there",
-        path.display(),
-        ranks.display()
-    )]
-    ForeignJob {
+    /// The profile in a rank's folder.
+    #[error("{}: not the profile of rank {rank}; put that rank's file there, or leave it out: rprof merge --partial", path.display())]
+    ForeignRank {
         /// The file.
         path: PathBuf,
-        /// Pattern of the folders of its ranks.
-        ranks: PathBuf,
+        /// The rank that the folder is named after.
+        rank: u32,
     },
     /// A launcher whose command line names no program ran, and had no ranks to profile.
     #[error(
@@ -140,6 +138,23 @@ pub enum SessionError {
     /// Reading or drawing a profile.
     #[error("{0}")]
     Report(String),
+}
+
+/// What is wrong with the record of a job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobProblem {
+    /// There are ranks, and no record.
+    #[error("missing")]
+    Missing,
+    /// The kernel's error.
+    #[error("cannot be read ({0})")]
+    Unreadable(io::Error),
+    /// It is no record of a job.
+    #[error("damaged, or of another version of rprof")]
+    Damaged,
+    /// It names another job than the profiles of the ranks beside it.
+    #[error("of another job than the ranks beside it")]
+    Foreign,
 }
 
 /// The error of a stream, or of the signals, that cannot be set up.

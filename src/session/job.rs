@@ -9,6 +9,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::SessionError;
+use super::error::JobProblem;
 use super::launcher::{self, LaunchedRank};
 use super::options::Passes;
 use super::output::{self, OutputFolder};
@@ -245,20 +246,31 @@ pub fn was_ended(folder: &Path) -> Option<String> {
 
 /// The job whose ranks a folder holds.
 pub fn read(folder: &Path) -> Option<JobFile> {
-    let text = whole_file::read(&folder.join(JOB_FILE)).ok()?;
-    serde_json::from_slice(&text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
+    parse(&whole_file::read(&folder.join(JOB_FILE)).ok()?)
 }
 
-/// As [`read`], for who names the folder; `None`: it has no such file.
+fn parse(text: &[u8]) -> Option<JobFile> {
+    serde_json::from_slice(text).ok().filter(|file: &JobFile| file.schema == SCHEMA)
+}
+
+/// As [`read`], for who names the folder; `None`: it is none of a job.
 ///
 /// # Errors
-/// The file is there and cannot be read: nobody can say whose ranks these are, and whether some are missing.
+/// The file cannot be read, or is missing beside ranks: nobody can say whose ranks these are, and whether some are missing.
 pub fn read_named(folder: &Path) -> Result<Option<JobFile>, SessionError> {
-    if !folder.join(JOB_FILE).exists() {
-        return Ok(None);
+    use io::ErrorKind::{NotADirectory, NotFound};
+    match whole_file::read(&folder.join(JOB_FILE)) {
+        Ok(text) => parse(&text).map(Some).ok_or_else(|| bad(folder, JobProblem::Damaged)),
+        Err(e) if [NotFound, NotADirectory].contains(&e.kind()) => match rank_profiles(folder)[..] {
+            [] => Ok(None),
+            _ => Err(bad(folder, JobProblem::Missing)),
+        },
+        Err(e) => Err(bad(folder, JobProblem::Unreadable(e))),
     }
-    let unread = || SessionError::Job { path: folder.join(JOB_FILE), ranks: folder.join("rank-*") };
-    read(folder).map(Some).ok_or_else(unread)
+}
+
+fn bad(folder: &Path, problem: JobProblem) -> SessionError {
+    SessionError::Job { path: folder.join(JOB_FILE), problem, ranks: folder.join("rank-*") }
 }
 
 /// Checks that the profiles of ranks in a job's folder are those of the job.
@@ -275,7 +287,18 @@ pub fn check(folder: &Path, profiles: &[Profile]) -> Result<(), SessionError> {
     if !profiles.iter().flat_map(|profile| &profile.run.ranks).any(is_other) {
         return Ok(());
     }
-    Err(SessionError::ForeignJob { path: folder.join(JOB_FILE), ranks: folder.join("rank-*") })
+    Err(bad(folder, JobProblem::Foreign))
+}
+
+/// Checks that `profile`, which is at `path` in the folder of rank `rank`, is that of this rank.
+///
+/// # Errors
+/// It is another's, or none of a rank.
+pub fn check_rank(profile: &Profile, rank: u32, path: &Path) -> Result<(), SessionError> {
+    match profile.run.ranks[..] {
+        [Rank { rank: own, .. }] if own == rank => Ok(()),
+        _ => Err(SessionError::ForeignRank { path: path.to_owned(), rank }),
+    }
 }
 
 /// The profiles of the ranks in a job's folder, by rank.

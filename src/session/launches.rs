@@ -216,14 +216,15 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
     for some in ranks.chunks(AT_ONCE) {
         let read = on_all_cpus(some.iter(), |(_, path)| json::read_rank(path));
         for ((rank, path), read) in some.iter().zip(read) {
-            match read {
+            let read = read.map_err(|error| SessionError::Report(error.to_string()));
+            match read.and_then(|profile| job::check_rank(&profile, *rank, path).map(|()| profile)) {
                 Ok(mut profile) => {
                     functions.take(&mut profile);
                     profiles.push(profile);
                     there.push((*rank, path.clone()));
                 }
                 Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
-                Err(error) => return Err(SessionError::Report(error.to_string())),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::profile::mpi::{Mpi, RankCalls};
 use crate::report::merge;
 use crate::tracee::whole_file;
 
-/// Its name.
+/// Its name: MessagePack, and behind it the CRC-32 of that (4 bytes, little endian).
 const FILE: &str = "mpi.calls";
 
 /// Completes what the calls say by what the launcher does.
@@ -34,7 +34,8 @@ pub fn of_rank(profile: &mut Profile, rank: &LaunchedRank) {
 /// The file cannot be written.
 pub fn write(folder: &OutputFolder, profile: &Profile) -> Result<(), SessionError> {
     let Some(calls) = &profile.mpi_calls else { return Ok(()) };
-    let bytes = rmp_serde::to_vec(calls).map_err(|e| SessionError::Report(format!("{FILE}: {e}")))?;
+    let mut bytes = rmp_serde::to_vec(calls).map_err(|e| SessionError::Report(format!("{FILE}: {e}")))?;
+    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     folder.write(FILE, &bytes)
 }
 
@@ -81,8 +82,9 @@ pub fn compare_in_any_order(profiles: &mut Vec<Profile>, paths: &[PathBuf]) {
 fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> {
     let bytes =
         whole_file::read(&path.with_file_name(FILE)).map_err(|_| format!("rank {rank} has no record of its calls"))?;
-    let calls: RankCalls = rmp_serde::from_slice(&bytes)
-        .map_err(|_| format!("{FILE} of rank {rank} is damaged, or of another version of rprof"))?;
+    let calls = checked(&bytes).and_then(|calls| rmp_serde::from_slice(calls).ok());
+    let calls: RankCalls =
+        calls.ok_or_else(|| format!("{FILE} of rank {rank} is damaged, or of another version of rprof"))?;
     let of_rank = profile.run.ranks.first();
     if (calls.rank, &calls.job) != (Some(rank), &of_rank.and_then(|rank| rank.job.clone())) {
         return Err(format!("{FILE} of rank {rank} belongs to another rank or job"));
@@ -91,6 +93,12 @@ fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> 
     let host = of_rank.map_or_else(|| calls.host.clone(), |rank| rank.host.clone());
     let clock = of_rank.and_then(|rank| rank.boot.clone()).unwrap_or_else(|| host.clone());
     Ok(RankCalls { host, clock, ..calls })
+}
+
+/// What is before the checksum; `None`: it is not as it was written.
+fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (calls, sum) = bytes.split_last_chunk::<4>()?;
+    (crc32fast::hash(calls) == u32::from_le_bytes(*sum)).then_some(calls)
 }
 
 #[cfg(test)]
@@ -117,8 +125,12 @@ mod tests {
         let foreign = "mpi.calls of rank 1 belongs to another rank or job";
         assert_eq!(error(&of(1, "k"), 1), foreign);
         assert_eq!(error(&of(2, "j"), 2), foreign.replace('1', "2"));
-        folder.write(FILE, b"\x93").unwrap();
-        assert_eq!(error(&own, 1), "mpi.calls of rank 1 is damaged, or of another version of rprof");
+        let mut changed = std::fs::read(dir.path().join(FILE)).unwrap();
+        changed[2] ^= 1;
+        for damaged in [&changed[..], &changed[..3], b""] {
+            folder.write(FILE, damaged).unwrap();
+            assert_eq!(error(&own, 1), "mpi.calls of rank 1 is damaged, or of another version of rprof");
+        }
     }
 
     #[test]

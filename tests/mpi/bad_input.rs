@@ -131,8 +131,14 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
     assert!(refused(&sandbox).contains("rprof-profile/99"), "{}", refused(&sandbox));
     write(&sandbox, 1, &of_rank(1, 3, "k"));
     assert!(refused(&sandbox).contains("2 jobs"), "{}", refused(&sandbox));
-    write(&sandbox, 1, &of_rank(2, 3, "j"));
-    assert!(refused(&sandbox).contains("rank 2 is given 2 times"), "{}", refused(&sandbox));
+    for other in [of_rank(2, 3, "j"), recorded()] {
+        write(&sandbox, 1, &other);
+        assert!(refused(&sandbox).contains("profile.json: not the profile of rank 1"), "{}", refused(&sandbox));
+        assert_eq!(status(&sandbox.run(["merge", "job", "--partial"])), 0);
+        let output = sandbox.run(["report", "job", "--rank", "1"]);
+        assert_eq!(status(&output), 125);
+        assert!(stderr(&output).contains("not the profile of rank 1"), "{}", stderr(&output));
+    }
     // Another program beside: ranks of one job may be of several (MPMD).
     let mut other = of_rank(1, 3, "j");
     other["run"]["command"] = json!(["./other"]);
@@ -151,24 +157,39 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
             "{}",
             refused(&sandbox)
         );
+        let output = sandbox.run(["query", "job", "--rank", "1", "top"]);
+        assert_eq!(status(&output), 125);
+        assert!(stderr(&output).contains("of another job than the ranks beside it"), "{}", stderr(&output));
     }
     sandbox.file("job/job.json", r#"{"schema": "rprof-job/1", "#, 0o644);
     assert!(refused(&sandbox).contains("rprof merge job/rank-* merges those that are there"), "{}", refused(&sandbox));
+    fs::remove_file(sandbox.path().join("job/job.json")).unwrap();
+    assert!(refused(&sandbox).contains("job.json: missing, so nobody can say"), "{}", refused(&sandbox));
+    fs::create_dir(sandbox.path().join("job/job.json")).unwrap();
+    assert!(refused(&sandbox).contains("job.json: cannot be read (it is not a regular file)"), "{}", refused(&sandbox));
 }
 
 #[test]
 fn files_beside_ranks_that_cannot_be_read_are_named_and_old_ones_go() {
     let sandbox = Sandbox::new();
     job(&sandbox, 2);
-    sandbox.file("job/network.json", "{", 0o644);
     sandbox.file("job/communication.svg", "<svg/>", 0o644);
     sandbox.file("job/mine.svg", "<svg/>", 0o644);
-    let output = sandbox.run(["merge", "job"]);
-    assert_eq!(status(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("network.json is left out"), "{}", stdout(&output));
-    let profile = sandbox.profile("job");
-    let mut warnings = profile["run"]["warnings"].as_array().unwrap().iter();
-    assert!(warnings.any(|warning| warning["code"] == "network-unreadable") && profile["network"].is_null());
+    let curve = json!([{"bytes": 0, "seconds": -1e-6, "least_s": 1e-6}]);
+    let pair = json!({"distance": "same-host", "at_once": 1, "one_way": curve, "exchange": curve, "latency_s": null,
+        "bytes_per_s": null, "burst_bytes": null, "rendezvous_bytes": null});
+    let hosts = json!([{"name": "host0", "ranks": [0, 1]}]);
+    let negative = json!({"library": "libmpi.so", "build_id": null, "hosts": hosts, "pairs": [pair]}).to_string();
+    for (text, reason) in [("{", "EOF while parsing"), (&negative, "it has seconds or rates that cannot be")] {
+        sandbox.file("job/network.json", text, 0o644);
+        let output = sandbox.run(["merge", "job"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        assert!(stdout(&output).contains("network.json is left out"), "{}", stdout(&output));
+        let profile = sandbox.profile("job");
+        let mut warnings = profile["run"]["warnings"].as_array().unwrap().iter();
+        let told = warnings.find(|warning| warning["code"] == "network-unreadable").unwrap();
+        assert!(told["text"].as_str().unwrap().contains(reason) && profile["network"].is_null(), "{told}");
+    }
     assert!(!sandbox.path().join("job/communication.svg").exists() && sandbox.path().join("job/mine.svg").exists());
 }
 
