@@ -83,6 +83,16 @@ fn threads_signals_and_forks_survive_visits() {
     assert!(counted >= times() / 4, "{counted}");
 }
 
+/// A visit that begins or ends at a fault neither repeats nor loses it.
+#[test]
+fn faults_that_the_program_handles_come_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "faults");
+    let rounds = (4000 * times()).to_string();
+    let counted = visited_as_natively(&program, &rounds, 2, 7);
+    assert!(counted >= times() / 2, "{counted}");
+}
+
 /// Nobody watches the program while it is not visited.
 #[test]
 fn text_that_changed_between_visits_is_translated_anew() {

@@ -9,6 +9,7 @@ use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::prepare_image::Deferred;
 use crate::instrument::translator::kernel::process_settings::ProcessSettings;
+use crate::instrument::translator::kernel::program_state::is_fault;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::program::thread::{Interrupted, Thread};
 use crate::instrument::translator::tracer::run_error::RunError;
@@ -65,10 +66,11 @@ impl Program {
         self.threads.iter().filter(|(_, t)| t.address_space == id).map(|(&tid, _)| tid).collect()
     }
 
-    /// Keeps signals of a thread for later.
+    /// Keeps signals of a thread for later, but for faults: the instruction is executed again, and faults again.
     pub fn defer_all(&mut self, tid: Pid, signals: Deferred) {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+            let kept = signals.into_iter().filter(|(signal, info)| !is_fault(*signal, info));
+            kept.for_each(|(signal, info)| thread.defer(signal, info));
         }
     }
 

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::syscall_table::copy_classes;
 use crate::instrument::translator::kernel::prepare_image;
+use crate::instrument::translator::kernel::program_state::is_fault;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::sampling::access_buffer::enter;
@@ -35,6 +36,14 @@ pub(crate) struct Held {
     pub signal: Option<(i32, SignalInfo)>,
     /// Job control has stopped it.
     pub job: bool,
+}
+
+impl Held {
+    /// The signal that goes with the thread where rprof follows it no longer; 0: none. The instruction of a fault is executed again there,
+    /// and faults again, with an address that is the program's.
+    pub fn signal_to_take_along(&self) -> i32 {
+        self.signal.filter(|(signal, info)| !is_fault(*signal, info)).map_or(0, |(signal, _)| signal)
+    }
 }
 
 impl Run {
@@ -285,13 +294,14 @@ impl Run {
     pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
         let members = self.program.threads_in(space);
         let mut unprotected = false;
-        for Held { stopped, signal, .. } in held {
-            let Ok(stopped) = self.leave_cache(stopped) else { continue };
+        for held in held {
+            let signal = held.signal_to_take_along();
+            let Ok(stopped) = self.leave_cache(held.stopped) else { continue };
             let stopped = if unprotected { Ok(stopped) } else { self.unprotect(space, stopped) };
             unprotected = true;
             if let Ok(stopped) = stopped {
                 // If it is gone, nothing is left to do.
-                let _ = stopped.detach(signal.map_or(0, |s| s.0));
+                let _ = stopped.detach(signal);
             }
         }
         for member in members {

@@ -87,6 +87,7 @@ impl Visitor {
     /// Lets a held thread run natively; `false`: it could not leave yet, and runs on.
     fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
+        let signal = held.signal_to_take_along();
         let stopped = self.run.leave_cache(held.stopped)?;
         let mut registers = stopped.registers()?;
         let (_, address_space) = self.run.program.thread_and_space(tid)?;
@@ -102,7 +103,7 @@ impl Visitor {
         }
         let thread = self.run.program.thread_mut(tid)?;
         thread.deferred.drain(..).for_each(|signal| signal.send(thread.pid, tid));
-        stopped.detach(held.signal.map_or(0, |s| s.0))?;
+        stopped.detach(signal)?;
         Ok(true)
     }
 }
