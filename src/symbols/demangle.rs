@@ -4,6 +4,8 @@ use cpp_demangle::DemangleOptions;
 
 /// Demangling of deeply nested names is superlinear; beyond this many bytes a name stays as it is.
 const LONGEST_MANGLED: usize = 32_768;
+/// Dots of a symbol that are tried as the begin of a clone's suffix.
+const MOST_DOTS: usize = 8;
 
 /// The language rules that a module's names follow and that a single name does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,14 +34,14 @@ pub fn demangle(symbol: &str, dialect: Dialect) -> String {
     if let Some(name) = rust(symbol) {
         return name;
     }
-    let (base, suffix) = split_clone_suffix(symbol);
-    if base.starts_with("_Z") {
-        return match cpp(base) {
-            Some(name) if suffix.is_empty() => name,
-            Some(name) => format!("{name} [clone {suffix}]"),
-            None => symbol.to_owned(),
+    if symbol.starts_with("_Z") {
+        let named = |(base, suffix): (&str, &str)| match cpp(base)? {
+            name if suffix.is_empty() => Some(name),
+            name => Some(format!("{name} [clone {suffix}]")),
         };
+        return clone_suffixes(symbol).find_map(named).unwrap_or_else(|| symbol.to_owned());
     }
+    let (base, suffix) = clone_suffixes(symbol).next().unwrap_or((symbol, ""));
     match fortran(base, dialect) {
         Some(name) => format!("{name}{suffix}"),
         None => symbol.to_owned(),
@@ -90,12 +92,10 @@ fn fortran(symbol: &str, dialect: Dialect) -> Option<String> {
     (begins_well && !plain.ends_with('_') && plain.bytes().all(fortran_letters)).then(|| plain.to_owned())
 }
 
-/// Splits at the first dot that a compiler put there; mangled names hold none themselves.
-fn split_clone_suffix(symbol: &str) -> (&str, &str) {
-    match symbol.find('.') {
-        Some(at) if at > 0 => symbol.split_at(at),
-        _ => (symbol, ""),
-    }
+/// The symbol and a clone's suffix, split at each dot, the first one first. Few mangled names hold dots themselves (frames of coroutines).
+fn clone_suffixes(symbol: &str) -> impl Iterator<Item = (&str, &str)> {
+    let dots = symbol.match_indices('.').map(|(at, _)| at).filter(|at| *at > 0).take(MOST_DOTS);
+    dots.map(|at| symbol.split_at(at)).chain(std::iter::once((symbol, "")))
 }
 
 #[cfg(test)]
@@ -111,6 +111,7 @@ mod tests {
             ("_ZN3foo3barEi", C, "foo::bar(int)"),
             ("_Z1fIdEvT_.part.0", C, "void f<double>(double) [clone .part.0]"),
             ("_Z1fv._omp_fn.0", C, "f() [clone ._omp_fn.0]"),
+            ("_Z3genPZ3geniE13_Z3geni.Frame.actor", C, "gen(gen(int)::_Z3geni.Frame*) [clone .actor]"),
             ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", C, "core::fmt::Write::write_fmt"),
             ("_RNvCs1234_7mycrate3foo", C, "mycrate::foo"),
             ("__solver_MOD_step", C, "solver::step"),
