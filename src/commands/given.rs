@@ -26,8 +26,7 @@ impl Given {
         let path = path(&name);
         let profile = report::json::read(&path)?;
         if let Some(rank) = rank {
-            session::job::check_rank(&profile, rank, &path)?;
-            session::job::check(given, std::slice::from_ref(&profile))?;
+            session::job::check_rank(&profile, rank, &path, session::job::read(given).as_ref())?;
         }
         Ok(Given { name, path, profile })
     }

@@ -113,16 +113,20 @@ pub struct CurvePoint {
 }
 
 impl Network {
-    /// Whether all its seconds and rates can be such, and its curves ascend: a file may have been changed.
+    /// Whether its figures can be such: a file may have been changed.
     pub fn is_possible(&self) -> bool {
         let is_duration = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+        let ranks: usize = self.hosts.iter().map(|host| host.ranks.len()).sum();
         let costs = self.collectives.iter().map(|collective| &collective.cost);
         let mut curves = self.pairs.iter().flat_map(|pair| [&pair.one_way, &pair.exchange]).chain(costs);
-        let figures = self.pairs.iter().flat_map(|pair| [pair.latency_s, pair.bytes_per_s]).flatten();
-        figures.into_iter().all(is_duration)
+        self.pairs.iter().filter_map(|pair| pair.latency_s).all(is_duration)
+            && self.pairs.iter().filter_map(|pair| pair.bytes_per_s).all(|rate| is_duration(rate) && rate > 0.0)
+            && self.collectives.iter().all(|collective| collective.members as usize <= ranks)
             && curves.all(|curve| {
                 curve.points.is_sorted_by(|a, b| a.bytes < b.bytes)
-                    && curve.points.iter().all(|point| is_duration(point.seconds) && is_duration(point.least_s))
+                    && curve.points.iter().all(|point| {
+                        is_duration(point.least_s) && is_duration(point.seconds) && point.least_s <= point.seconds
+                    })
             })
     }
 }

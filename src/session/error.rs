@@ -77,7 +77,7 @@ pub enum SessionError {
         ranks: PathBuf,
     },
     /// The profile in a rank's folder.
-    #[error("{}: not the profile of rank {rank}; put that rank's file there, or leave it out: rprof merge --partial", path.display())]
+    #[error("{}: not the profile of rank {rank} of this job; put that rank's file there, or leave it out: rprof merge --partial", path.display())]
     ForeignRank {
         /// The file.
         path: PathBuf,
@@ -152,7 +152,7 @@ pub enum JobProblem {
     /// It is no record of a job.
     #[error("damaged, or of another version of rprof")]
     Damaged,
-    /// It names another job than the profiles of the ranks beside it.
+    /// It names another job than the profiles of all ranks beside it.
     #[error("of another job than the ranks beside it")]
     Foreign,
 }

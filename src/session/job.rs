@@ -273,30 +273,27 @@ fn bad(folder: &Path, problem: JobProblem) -> SessionError {
     SessionError::Job { path: folder.join(JOB_FILE), problem, ranks: folder.join("rank-*") }
 }
 
-/// Checks that the profiles of ranks in a job's folder are those of the job.
-///
-/// # Errors
-/// `job.json` says that the folder is another job's.
-pub fn check(folder: &Path, profiles: &[Profile]) -> Result<(), SessionError> {
-    let Some(file) = read(folder) else { return Ok(()) };
-    let name = file.launches.first().and_then(|launch| launch.job.as_ref());
-    let is_other = |rank: &Rank| {
-        let other_name = rank.job.as_ref().zip(name).is_some_and(|(job, name)| job != name);
-        other_name || rank.ranks.zip(file.ranks).is_some_and(|(ranks, of_job)| ranks != of_job)
-    };
-    if !profiles.iter().flat_map(|profile| &profile.run.ranks).any(is_other) {
-        return Ok(());
-    }
-    Err(bad(folder, JobProblem::Foreign))
+/// The error of a folder whose record is of another job than all its ranks.
+pub fn foreign(folder: &Path) -> SessionError {
+    bad(folder, JobProblem::Foreign)
 }
 
-/// Checks that `profile`, which is at `path` in the folder of rank `rank`, is that of this rank.
+impl JobFile {
+    /// Whether a rank is one of this job, as far as both say.
+    fn has_rank(&self, rank: &Rank) -> bool {
+        let name = self.launches.first().and_then(|launch| launch.job.as_ref());
+        rank.job.as_ref().zip(name).is_none_or(|(job, name)| job == name)
+            && rank.ranks.zip(self.ranks).is_none_or(|(ranks, of_job)| ranks == of_job)
+    }
+}
+
+/// Checks that `profile`, which is at `path` in the folder of rank `rank`, is that of this rank of `job`.
 ///
 /// # Errors
 /// It is another's, or none of a rank.
-pub fn check_rank(profile: &Profile, rank: u32, path: &Path) -> Result<(), SessionError> {
-    match profile.run.ranks[..] {
-        [Rank { rank: own, .. }] if own == rank => Ok(()),
+pub fn check_rank(profile: &Profile, rank: u32, path: &Path, job: Option<&JobFile>) -> Result<(), SessionError> {
+    match &profile.run.ranks[..] {
+        [own] if own.rank == rank && job.is_none_or(|job| job.has_rank(own)) => Ok(()),
         _ => Err(SessionError::ForeignRank { path: path.to_owned(), rank }),
     }
 }

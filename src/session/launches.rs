@@ -209,7 +209,8 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
                 .into(),
         ));
     }
-    let mut unreadable = Vec::new();
+    let job = job::read(folder);
+    let (mut unreadable, mut foreign) = (Vec::new(), None);
     let (mut profiles, mut there) = (Vec::new(), Vec::new());
     let mut functions = Functions::of_ranks();
     // A thousand ranks need not be in memory at once.
@@ -217,19 +218,24 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
         let read = on_all_cpus(some.iter(), |(_, path)| json::read_rank(path));
         for ((rank, path), read) in some.iter().zip(read) {
             let read = read.map_err(|error| SessionError::Report(error.to_string()));
-            match read.and_then(|profile| job::check_rank(&profile, *rank, path).map(|()| profile)) {
+            match read.and_then(|profile| job::check_rank(&profile, *rank, path, job.as_ref()).map(|()| profile)) {
                 Ok(mut profile) => {
                     functions.take(&mut profile);
                     profiles.push(profile);
                     there.push((*rank, path.clone()));
                 }
                 Err(error) if partial => unreadable.push(format!("rank {rank}: {error}")),
+                Err(error @ SessionError::ForeignRank { .. }) => foreign = foreign.or(Some(error)),
                 Err(error) => return Err(error),
             }
         }
     }
+    match foreign {
+        Some(_) if profiles.is_empty() => return Err(job::foreign(folder)),
+        Some(error) => return Err(error),
+        None => {}
+    }
     let ranks = there;
-    job::check(folder, &profiles)?;
     merge::tell_hosts_apart(&mut profiles);
     rank_calls::compare(&mut profiles, &ranks);
     let mut profile = merge::merge_ranks(profiles, functions, partial).map_err(|e| failed(e.to_string()))?;

@@ -100,7 +100,7 @@ pub fn library_of_launcher(network: &Network) -> Option<Warning> {
 pub fn read(folder: &Path) -> Result<Network, String> {
     let text = whole_file::read(&folder.join(FILE)).map_err(|e| e.to_string())?;
     let network: Network = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
-    network.is_possible().then_some(network).ok_or_else(|| "it has seconds or rates that cannot be".to_owned())
+    network.is_possible().then_some(network).ok_or_else(|| "it has figures that cannot be".to_owned())
 }
 
 /// `network`, unless it was measured between other ranks than those of the job.

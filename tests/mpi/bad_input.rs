@@ -159,7 +159,7 @@ fn ranks_that_do_not_fit_are_refused_in_one_line() {
         );
         let output = sandbox.run(["query", "job", "--rank", "1", "top"]);
         assert_eq!(status(&output), 125);
-        assert!(stderr(&output).contains("of another job than the ranks beside it"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("not the profile of rank 1 of this job"), "{}", stderr(&output));
     }
     sandbox.file("job/job.json", r#"{"schema": "rprof-job/1", "#, 0o644);
     assert!(refused(&sandbox).contains("rprof merge job/rank-* merges those that are there"), "{}", refused(&sandbox));
@@ -180,7 +180,7 @@ fn files_beside_ranks_that_cannot_be_read_are_named_and_old_ones_go() {
         "bytes_per_s": null, "burst_bytes": null, "rendezvous_bytes": null});
     let hosts = json!([{"name": "host0", "ranks": [0, 1]}]);
     let negative = json!({"library": "libmpi.so", "build_id": null, "hosts": hosts, "pairs": [pair]}).to_string();
-    for (text, reason) in [("{", "EOF while parsing"), (&negative, "it has seconds or rates that cannot be")] {
+    for (text, reason) in [("{", "EOF while parsing"), (&negative, "it has figures that cannot be")] {
         sandbox.file("job/network.json", text, 0o644);
         let output = sandbox.run(["merge", "job"]);
         assert_eq!(status(&output), 0, "{}", stderr(&output));
