@@ -23,7 +23,7 @@ const MOST_CALLS: usize = 100 << 20;
 
 /// Why the waiting of a call site is not known though its times are.
 const NOT_FOLLOWED: &str = "its partners are not known: some of its calls, or of those whose requests it may complete, receive from any \
-                            source or with any tag, are persistent, are nonblocking collectives, are one-sided, probe, or are in a \
+                            source or with any tag, are persistent and start several at once, were cancelled perhaps, are nonblocking collectives, are one-sided, probe, or are in a \
                             communicator that is not followed (MPI_COMM_SELF, intercommunicators)";
 
 /// What the calls of a rank have to do with others, in their order.
@@ -77,12 +77,15 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
         placed.iter_mut().zip(&clock_of).for_each(|(rank, clock)| rank.shift(found.offsets_ns[*clock]));
     }
     let found = found(&placed, &partners);
-    let with_peers = peers::messages(&placed, &partners);
+    let without_peer = peers::without_peer(&placed, &partners);
+    let with_peers = peers::messages(&placed, &partners).into_iter().zip(without_peer);
     let (clock_error_s, missing) = match compared {
         Ok(clocks) => (clocks.map(|clocks| clocks.error_ns as f64 / 1e9), None),
         Err(reason) => (None, Some(reason)),
     };
-    for ((((rank, found), groups), mpi), mut peers) in ranks.iter().zip(found).zip(&groups).zip(sites).zip(with_peers) {
+    for ((((rank, found), groups), mpi), (mut peers, without_peer)) in
+        ranks.iter().zip(found).zip(&groups).zip(sites).zip(with_peers)
+    {
         let mut of_site: BTreeMap<&SiteKey, OfSite> = BTreeMap::new();
         let mut of_roots: BTreeMap<&SiteKey, Vec<u64>> = BTreeMap::new();
         for (call, found) in rank.calls.iter().zip(found) {
@@ -116,6 +119,7 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             known.iter().for_each(|bytes| site.knows_bytes(*bytes));
         }
         peers::fill(mpi, rank, peers);
+        mpi.messages_without_peer = without_peer;
         mpi.split_missing.clone_from(&missing);
         mpi.clock_error_s = clock_error_s;
     }
@@ -177,7 +181,7 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
     let mut late_receives: Vec<Vec<Awaited>> = vec![Vec::new(); ranks.len()];
     // A call that completes several may have waited for any of them.
     let mut unfollowed: Vec<bool> =
-        ranks.iter().map(|rank| rank.calls.iter().any(|c| rank.kind(c).starts_unfollowed)).collect();
+        ranks.iter().map(|rank| rank.calls.iter().any(|c| rank.kind(c).starts_unfollowed(c))).collect();
     for &(rank, i) in &partners.unmatched {
         let kind = ranks[rank].kind(&ranks[rank].calls[i]);
         if kind.is_nonblocking {
@@ -430,12 +434,39 @@ mod tests {
     }
 
     #[test]
+    fn a_prepared_message_is_sent_and_received_where_it_is_started() {
+        let sender = rank(0, &[("MPI_Start", 100, 101, Some((1, 7)), None, None)]);
+        let start = ("MPI_Start", 10, 11, None, Some((0, 7)), None);
+        let receiver = rank(1, &[start, ("MPI_Wait", 60, 110, None, None, None)]);
+        assert_eq!(waits(&[sender, receiver]), [vec![Some(0)], vec![Some(0), Some(40)]]);
+    }
+
+    #[test]
+    fn messages_of_a_rank_that_cancels_are_not_matched() {
+        let send = |at: u64| ("MPI_Send", at, at + 5, Some((1, 7)), None, None);
+        let cancelled = [
+            ("MPI_Irecv", 10, 11, None, Some((0, 7)), None),
+            ("MPI_Cancel", 11, 12, None, None, None),
+            ("MPI_Wait", 12, 13, None, None, None),
+            ("MPI_Recv", 20, 110, None, Some((0, 7)), None),
+        ];
+        let receiver = rank(1, &cancelled);
+        let expected = [vec![None], vec![Some(0), Some(0), None, None]];
+        assert_eq!(waits(&[rank(0, &[send(100)]), receiver.clone()]), expected);
+        let ranks = [rank(0, &[send(100)]), receiver];
+        let groups = groups::groups(&ranks);
+        let placed: Vec<Rank<'_>> = ranks.iter().zip(&groups).enumerate().map(Rank::of).collect();
+        assert_eq!(peers::without_peer(&placed, &Partners::of(&placed)), [0, 2]);
+    }
+
+    #[test]
     fn what_is_not_followed_is_not_known() {
         let wait = ("MPI_Wait", 60, 110, None, None, None);
         let other = rank(1, &[("MPI_Ibarrier", 100, 101, None, None, None)]);
         let nonblocking = rank(0, &[("MPI_Ibarrier", 10, 11, None, None, None), wait]);
         assert_eq!(waits(&[nonblocking, other.clone()])[0], [Some(0), None]);
-        let prepared = rank(0, &[("MPI_Start", 10, 11, None, None, None), wait]);
+        let mut prepared = rank(0, &[("MPI_Start", 10, 11, None, None, None), wait]);
+        prepared.calls[0].communicator = None;
         assert_eq!(waits(&[prepared, other.clone()])[0], [Some(0), None]);
         let made = rank(0, &[("MPI_Intercomm_create", 10, 90, None, None, None)]);
         assert_eq!(waits(&[made, other])[0], [None]);

@@ -64,25 +64,35 @@ pub struct Kind<'c> {
     pub receives: bool,
     /// It may take a message, from whom and whether is not known.
     pub may_take_any: bool,
-    /// It starts something that a later call waits for, which is not followed: a collective call, or a prepared message.
-    pub starts_unfollowed: bool,
+    /// It may undo a receive or a send before, which one is not known.
+    pub cancels: bool,
+    /// It starts what was prepared.
+    pub starts_prepared: bool,
+    /// It starts something that a later call waits for, which is not followed: a collective call.
+    starts_unfollowed: bool,
 }
 
 impl<'c> Kind<'c> {
     pub fn of(name: &'c str) -> Kind<'c> {
         let of_mpi = MpiName::of(name);
         let collective = of_mpi.and_then(collective);
+        let starts_prepared = name.starts_with("MPI_Start");
         Kind {
             name,
             collective,
-            is_nonblocking: of_mpi.is_some_and(|of_mpi| of_mpi.is_nonblocking),
+            is_nonblocking: starts_prepared || of_mpi.is_some_and(|of_mpi| of_mpi.is_nonblocking),
             completes: completes(name),
             receives: receives(name),
             may_take_any: name == "MPI_Improbe",
-            starts_unfollowed: collective == Some(Collective::Nonblocking)
-                || name.starts_with("MPI_Start")
-                || name.starts_with("MPI_Comm_idup"),
+            cancels: name == "MPI_Cancel",
+            starts_prepared,
+            starts_unfollowed: collective == Some(Collective::Nonblocking) || name.starts_with("MPI_Comm_idup"),
         }
+    }
+
+    /// Whether `call` starts something that a later call waits for, which is not followed.
+    pub fn starts_unfollowed(&self, call: &Placed<'_>) -> bool {
+        self.starts_unfollowed || self.starts_prepared && call.group.is_none()
     }
 
     /// Whether `call` never waits for another rank, or its waiting is found with its partners.
@@ -91,7 +101,7 @@ impl<'c> Kind<'c> {
         has_partners && call.group.is_some()
             || self.completes
             || self.is_nonblocking
-            || ["MPI_Test", "MPI_Iprobe", "MPI_Start"].iter().any(|name| self.name.starts_with(name))
+            || ["MPI_Test", "MPI_Iprobe", "MPI_Cancel"].iter().any(|name| self.name.starts_with(name))
     }
 }
 
@@ -193,10 +203,13 @@ impl Partners {
 
     fn match_messages(&mut self, ranks: &[Rank<'_>]) {
         let mut sends: HashMap<Queue, VecDeque<CallOf>> = HashMap::new();
+        let cancels: Vec<bool> = ranks.iter().map(|rank| rank.calls.iter().any(|c| rank.kind(c).cancels)).collect();
         for (sender, rank) in ranks.iter().enumerate() {
             for &i in &rank.order {
                 let call = &rank.calls[i];
-                if let (Some((to, tag)), Some(group)) = (call.to, call.group) {
+                if cancels[sender] && call.to.is_some() {
+                    self.unmatched.push((sender, i));
+                } else if let (Some((to, tag)), Some(group)) = (call.to, call.group) {
                     sends.entry((group.id, rank.number as i32, to, tag)).or_default().push_back((sender, i));
                 }
             }
@@ -206,7 +219,7 @@ impl Partners {
             // A receive from anybody takes a message that belongs to no queue for sure.
             let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
             let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
-            let in_all = rank.calls.iter().any(|call| rank.kind(call).may_take_any);
+            let in_all = cancels[receiver] || rank.calls.iter().any(|call| rank.kind(call).may_take_any);
             for &i in &rank.order {
                 let Some((group, (from, tag))) = received(&rank.calls[i]) else { continue };
                 let queue = (!in_all && !takes_any.contains(&group))

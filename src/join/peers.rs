@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::partners::{Message, Partners, Rank};
+use super::partners::{Message, Partners, Placed, Rank};
 use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
 use crate::profile::peer::Peer;
 
@@ -23,6 +23,20 @@ pub fn messages(ranks: &[Rank<'_>], partners: &Partners) -> Vec<OfRank> {
         all[receiver].entry(key).or_default().received.add(ranks[sender].calls[sent].call.bytes);
     }
     all
+}
+
+/// Messages of each rank whose other rank is not known, as far as it is seen that there may be one.
+pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
+    let mut received = vec![0u64; ranks.len()];
+    partners.messages.iter().for_each(|message| received[message.received.0] += 1);
+    let of_rank = |(rank, received): (&Rank<'_>, u64)| {
+        let count = |is_one: &dyn Fn(&Placed<'_>) -> bool| rank.calls.iter().filter(|call| is_one(call)).count() as u64;
+        let sends = count(&|call| call.to.is_some_and(|(to, _)| to < 0));
+        let starts = count(&|call| rank.kind(call).starts_prepared && call.group.is_none());
+        let receives = count(&|call| call.from.is_some());
+        sends + starts + receives.saturating_sub(received)
+    };
+    ranks.iter().zip(received).map(of_rank).collect()
 }
 
 /// Adds that a call of site `site` waited so many nanoseconds for `peer`.

@@ -25,6 +25,9 @@ pub struct Mpi {
     /// What ranks have to do with one another, those that wait longest first; only where the ranks' single calls were compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
+    /// Messages whose other rank is not known: they are not in `peers`.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub messages_without_peer: u64,
     /// Rows of `peers` that are not there: there were too many.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub peers_left_out: u64,
@@ -45,8 +48,8 @@ pub struct Mpi {
     pub network: Option<NetworkBytes>,
 }
 
-fn is_none_left_out(rows: &u64) -> bool {
-    *rows == 0
+fn is_none_left_out(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
@@ -281,7 +284,7 @@ impl CallSite {
 
     /// Whether it moves data or waits: it does not begin, end, ask, or make handles.
     pub fn is_communication(&self) -> bool {
-        let others = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_"];
+        let others = ["MPI_Init", "MPI_Finalize", "MPI_Comm_", "MPI_Type_", "MPI_Cart_", "MPI_Cancel"];
         !others.iter().any(|name| self.call.starts_with(name))
     }
 

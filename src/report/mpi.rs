@@ -110,10 +110,8 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
         );
     }
     // Where calls are not known, other figures are not for the same reason.
-    for (figure, title, has_calls) in
-        [("calls", "calls", false), ("bytes", "bytes", true), ("waiting_s", "waiting", true)]
-    {
-        let mut sites = shown.iter().filter(|site| site.calls.is_some() == has_calls);
+    for (figure, title) in [("calls", "calls"), ("bytes", "bytes"), ("waiting_s", "waiting")] {
+        let mut sites = shown.iter().filter(|site| figure != "bytes" || site.calls.is_some());
         let reason = sites.find_map(|site| site.source.get(figure)?.reason.as_ref());
         if let Some(reason) = reason.filter(|_| most > FEW) {
             notes.push(format!("{title}: {NOT_MEASURED} ({})", name::printable(reason)));

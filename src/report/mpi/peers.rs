@@ -19,10 +19,15 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
         return None;
     }
     let mut notes = vec![
-        "waiting: of the calls of a rank, for the one that came last; it may have come late because it waited itself"
+        "waiting: seconds of the counted pass, for the rank that came last to a call; it may have waited itself before"
             .to_owned(),
         "messages from point to point, and their bytes".to_owned(),
     ];
+    match mpi.messages_without_peer {
+        0 => {}
+        1 => notes.push("1 message is not there: its other rank is not known".into()),
+        messages => notes.push(format!("{messages} messages are not there: their other rank is not known")),
+    }
     notes.extend(table::rest(shown.len() - rows.len(), "pair"));
     if mpi.peers_left_out > 0 {
         notes

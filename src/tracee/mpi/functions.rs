@@ -359,6 +359,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("Neighbor_alltoallw_init", Shape::Undescribed, 11),
     function("Barrier", Shape::Wait, 1),
     function("Ibarrier", Shape::Wait, 2),
+    function("Cancel", Shape::Wait, 1),
     function("Wait", Shape::Wait, 2),
     function("Waitall", Shape::Wait, 3),
     function("Waitany", Shape::Wait, 4),

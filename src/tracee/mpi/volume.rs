@@ -33,8 +33,19 @@ pub struct Handles {
     pub communicators: Communicators,
     /// Those between two groups of ranks.
     pub intercommunicators: HashSet<u64>,
-    /// Prepared messages: bytes by request.
-    pub prepared: HashMap<u64, Option<u64>>,
+    /// Prepared messages and collective calls, by request.
+    pub prepared: HashMap<u64, Prepared>,
+}
+
+/// What is prepared, and started later.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prepared {
+    /// Bytes that each start passes; `None`: not known.
+    pub bytes: Option<u64>,
+    /// The other sides of a message in one part.
+    pub sides: Sides,
+    /// The communicator of such a message.
+    pub comm: Option<u64>,
 }
 
 /// Reads the program's memory from an address on; false: it cannot be read.
@@ -192,8 +203,19 @@ impl Handles {
         }
     }
 
+    /// What the call prepares.
+    pub fn prepares(&self, call: &Call<'_>) -> Prepared {
+        let bytes = self.prepared_bytes(call);
+        let Shape::Prepare { buffer, peer, .. } = call.function.shape else {
+            return Prepared { bytes, ..Prepared::default() };
+        };
+        let side = self.side(call, peer);
+        let (to, from) = if buffer.is_some() { (side, None) } else { (None, side) };
+        Prepared { bytes, sides: Sides { to, from, root: None }, comm: self.communicator(call) }
+    }
+
     /// Bytes of the message, or of the collective call, that the call prepares. `None`: not known.
-    pub fn prepares(&self, call: &Call<'_>) -> Option<u64> {
+    fn prepared_bytes(&self, call: &Call<'_>) -> Option<u64> {
         let (buffer, peer, parts, wide) = match call.function.shape {
             Shape::Prepare { buffer, peer, .. } => (buffer, peer, 1, call.wide),
             Shape::PrepareParts { buffer, peer, .. } => (buffer, peer, u64::try_from(call.int(1)?).ok()?, true),
@@ -218,6 +240,7 @@ impl Handles {
             | Shape::Scatter { comm, .. }
             | Shape::Prepare { comm, .. }
             | Shape::PrepareParts { comm, .. } => comm,
+            Shape::Start | Shape::StartAll => return self.only_started(call)?.comm,
             Shape::Wait if matches!(call.function.name, "Barrier" | "Ibarrier") => 0,
             Shape::Communicator(..) => 0,
             _ => return None,
@@ -302,10 +325,7 @@ impl Handles {
 
     /// The other sides of the call.
     pub fn sides(&self, call: &Call<'_>) -> Sides {
-        let side = |peer: Peer| {
-            let rank = call.int(peer.rank).filter(|rank| *rank != self.family.nobody())?;
-            Some((rank, call.int(peer.tag)?))
-        };
+        let side = |peer: Peer| self.side(call, peer);
         let root = |argument: u8| Sides { root: call.int(argument), ..Sides::default() };
         match (call.function.shape, call.function.name) {
             (Shape::Send { buffer, to, from, .. }, _) => {
@@ -314,12 +334,19 @@ impl Handles {
                 Sides { to: side(to).filter(|_| sends), from: from.and_then(side), root: None }
             }
             (Shape::Receive { from, .. }, _) => Sides { from: side(from), ..Sides::default() },
+            (Shape::Start | Shape::StartAll, _) => self.only_started(call).map_or(Sides::default(), |one| one.sides),
             (Shape::FromRoot { root: argument, .. } | Shape::Scatter { root: argument, .. }, _) => root(argument),
             (_, "Reduce" | "Ireduce") => root(5),
             (_, "Gather" | "Igather") => root(6),
             (_, "Gatherv" | "Igatherv") => root(7),
             _ => Sides::default(),
         }
+    }
+
+    /// Rank and tag of another side of the call; `None`: there is none.
+    fn side(&self, call: &Call<'_>, peer: Peer) -> Option<(i32, i32)> {
+        let rank = call.int(peer.rank).filter(|rank| *rank != self.family.nobody())?;
+        Some((rank, call.int(peer.tag)?))
     }
 
     fn buffer(&self, call: &Call<'_>, buffer: Buffer, in_place: Option<Buffer>) -> Option<Buffer> {
@@ -343,9 +370,19 @@ impl Handles {
 
     fn started(&self, call: &Call<'_>, at: u64, number: u64) -> Option<u64> {
         (0..number.min(LONGEST_ARRAY as u64)).try_fold(0u64, |all, i| {
-            let bytes = self.prepared.get(&self.handle_in_array(call.read, at, i)?).copied()?;
-            all.checked_add(bytes?)
+            let one = self.prepared.get(&self.handle_in_array(call.read, at, i)?)?;
+            all.checked_add(one.bytes?)
         })
+    }
+
+    /// The one that the call starts, if it starts one alone.
+    fn only_started(&self, call: &Call<'_>) -> Option<Prepared> {
+        let at = match call.function.shape {
+            Shape::StartAll if call.int(0)? == 1 => call.argument(1)?,
+            Shape::StartAll => return None,
+            _ => call.argument(0)?,
+        };
+        self.prepared.get(&self.handle_in_array(call.read, at, 0)?).copied()
     }
 
     /// Bytes of an element of the datatype that a constructor makes.
@@ -493,7 +530,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_message_are_added_up() {
-        let prepares = |name, arguments: &[u64]| handles().prepares(&call(name, arguments, &|_, _| false));
+        let prepares = |name, arguments: &[u64]| handles().prepares(&call(name, arguments, &|_, _| false)).bytes;
         assert_eq!(prepares("MPI_Psend_init", &[8, 4, 100, DOUBLE, 1, 7, WORLD, 0, 0]), Some(3200));
         assert_eq!(prepares("MPI_Psend_init", &[8, 2, 3 << 30, INT, 1, 7, WORLD, 0, 0]), Some(3 << 33));
         assert_eq!(prepares("MPI_Bcast_init", &[8, 100, DOUBLE, 1, WORLD, 0, 0]), Some(800), "of a collective call");
@@ -505,6 +542,33 @@ mod tests {
         assert_eq!(bytes("MPI_Bcast_init", &[8, 100, DOUBLE, 1, WORLD, 0, 0]), Some(0));
         assert_eq!(prepares("MPI_Precv_init", &[8, 4, 100, DOUBLE, 1, 7, WORLD, 0, 0]), Some(0));
         assert_eq!(prepares("MPI_Psend_init", &[8, 4, 100, DOUBLE, u64::from(u32::MAX), 7, WORLD, 0, 0]), Some(0));
+    }
+
+    #[test]
+    fn a_start_has_the_sides_of_what_was_prepared() {
+        let mut handles = handles();
+        // MPICH's handles have 32 bits: a request at 0x1000, another behind it.
+        let memory = |at: u64, buffer: &mut [u8]| {
+            let request: u32 = if at == 0x1000 { 5 } else { 6 };
+            buffer.copy_from_slice(&request.to_le_bytes()[..buffer.len()]);
+            true
+        };
+        let none = |_: u64, _: &mut [u8]| false;
+        let prepared = |handles: &Handles, name, arguments: &[u64]| handles.prepares(&call(name, arguments, &none));
+        let send = prepared(&handles, "MPI_Send_init", &[8, 100, DOUBLE, 1, 7, WORLD, 0]);
+        let receive = prepared(&handles, "MPI_Recv_init", &[8, 100, DOUBLE, 2, 9, WORLD, 0]);
+        handles.prepared.extend([(5, send), (6, receive)]);
+        let started = |name, arguments: &[u64]| {
+            let call = call(name, arguments, &memory);
+            (handles.bytes(&call), handles.sides(&call), handles.communicator(&call))
+        };
+        let to = Sides { to: Some((1, 7)), ..Sides::default() };
+        let from = Sides { from: Some((2, 9)), ..Sides::default() };
+        assert_eq!(started("MPI_Start", &[0x1000]), (Some(800), to, Some(WORLD)));
+        assert_eq!(started("MPI_Startall", &[1, 0x1004]), (Some(0), from, Some(WORLD)));
+        assert_eq!(started("MPI_Startall", &[2, 0x1000]), (Some(800), Sides::default(), None), "of both");
+        let collective = prepared(&handles, "MPI_Bcast_init", &[8, 100, DOUBLE, 1, WORLD, 0, 0]);
+        assert_eq!((collective.sides, collective.comm), (Sides::default(), None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is known of a call of MPI that is going on.
 
 use crate::profile::evidence::mpi::Made;
-use crate::tracee::mpi::volume::Sides;
+use crate::tracee::mpi::volume::{Prepared, Sides};
 
 /// A call that has not returned.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +35,6 @@ pub enum Returns {
     Size(u64, u64),
     /// The own rank in a communicator.
     Rank(u64, u64),
-    /// A prepared message of so many bytes.
-    Prepared(u64, Option<u64>),
+    /// The request of a prepared message is at this address.
+    Prepared(u64, Prepared),
 }

@@ -411,9 +411,9 @@ fn learn(handles: &mut Handles, read: Read<'_>, result: Returns) {
                 handles.datatypes.insert(handle, bytes);
             }
         }
-        Returns::Prepared(at, bytes) => {
+        Returns::Prepared(at, prepared) => {
             if let Some(request) = handles.handle_behind(read, at) {
-                handles.prepared.insert(request, bytes);
+                handles.prepared.insert(request, prepared);
             }
         }
     }
