@@ -1,7 +1,5 @@
 //! One function per subcommand: from parsed arguments to library calls and printed text.
 
-mod given;
-
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +15,7 @@ use rprof::session::launcher::LaunchedRank;
 use rprof::session::output::OutputFolder;
 use rprof::session::{self, CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
 
-use given::Given;
+use crate::given::{self, Given};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<u8> {

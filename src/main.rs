@@ -10,6 +10,7 @@ use rprof::session::SessionError;
 use rprof::tracee::own_stack::{self, Heap};
 
 mod commands;
+mod given;
 
 /// rprof itself failed (docs/conventions.md, Command line).
 const FAILED: u8 = 125;

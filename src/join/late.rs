@@ -119,7 +119,7 @@ pub fn split(ranks: &[RankCalls], sites: &mut [&mut Mpi]) -> Result<(), String> 
             known.iter().for_each(|bytes| site.knows_bytes(*bytes));
         }
         peers::fill(mpi, rank, peers);
-        mpi.messages_without_peer = without_peer;
+        mpi.calls_without_peer = without_peer;
         mpi.split_missing.clone_from(&missing);
         mpi.clock_error_s = clock_error_s;
     }

@@ -25,7 +25,7 @@ pub fn messages(ranks: &[Rank<'_>], partners: &Partners) -> Vec<OfRank> {
     all
 }
 
-/// Messages of each rank whose other rank is not known, as far as it is seen that there may be one.
+/// Calls of each rank with messages whose other rank is not known. One that sends and receives may count twice.
 pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
     let mut received = vec![0u64; ranks.len()];
     partners.messages.iter().for_each(|message| received[message.received.0] += 1);

@@ -32,11 +32,12 @@ pub mod names;
 pub mod network;
 pub mod number;
 pub mod pages;
+pub mod pairs;
 pub mod peer;
-
 pub mod prefetch;
 pub mod region;
 pub mod run;
+pub mod site_key;
 pub mod source;
 pub mod sweep;
 pub mod system;

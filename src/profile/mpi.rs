@@ -8,6 +8,7 @@ use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
 use super::grouped;
 use super::peer::Peer;
+pub use super::site_key::SiteKey;
 use super::source::{Figures, Source, joined};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
@@ -25,9 +26,9 @@ pub struct Mpi {
     /// What ranks have to do with one another, those that wait longest first; only where the ranks' single calls were compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Messages whose other rank is not known: they are not in `peers`.
+    /// Calls with a message, or several, whose other rank is not known: they are not in `peers`.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
-    pub messages_without_peer: u64,
+    pub calls_without_peer: u64,
     /// Rows of `peers` that are not there: there were too many.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub peers_left_out: u64,
@@ -248,19 +249,6 @@ impl CallSite {
         }
         self.sizes.sort_unstable();
     }
-}
-
-/// A call site: what it is called from, and what it calls.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct SiteKey {
-    /// As in [`CallSite`].
-    pub caller: String,
-    /// As in [`CallSite`].
-    pub module: String,
-    /// As in [`CallSite`].
-    pub site: String,
-    /// As in [`CallSite`].
-    pub call: String,
 }
 
 impl CallSite {

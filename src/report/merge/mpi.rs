@@ -20,7 +20,7 @@ pub fn add(whole: &mut Option<Mpi>, part: Option<Mpi>) {
     into.split_missing = into.split_missing.take().or(part.split_missing);
     into.peers.extend(part.peers);
     into.peers_left_out += part.peers_left_out;
-    into.messages_without_peer += part.messages_without_peer;
+    into.calls_without_peer += part.calls_without_peer;
     into.add(part.sites);
 }
 

@@ -2,7 +2,8 @@
 
 use super::NAME_WIDTH;
 use crate::profile::Profile;
-use crate::profile::peer::{Messages, Pair};
+use crate::profile::pairs::Pair;
+use crate::profile::peer::Messages;
 use crate::report::name;
 use crate::report::number::{NOT_MEASURED, seconds, si};
 use crate::report::regions::Rows;
@@ -23,10 +24,10 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
             .to_owned(),
         "messages from point to point, and their bytes".to_owned(),
     ];
-    match mpi.messages_without_peer {
+    match mpi.calls_without_peer {
         0 => {}
-        1 => notes.push("1 message is not there: its other rank is not known".into()),
-        messages => notes.push(format!("{messages} messages are not there: their other rank is not known")),
+        1 => notes.push("1 call is not there: the other rank of its messages is not known".into()),
+        calls => notes.push(format!("{calls} calls are not there: the other rank of their messages is not known")),
     }
     notes.extend(table::rest(shown.len() - rows.len(), "pair"));
     if mpi.peers_left_out > 0 {
