@@ -436,9 +436,10 @@ mod tests {
     #[test]
     fn a_prepared_message_is_sent_and_received_where_it_is_started() {
         let sender = rank(0, &[("MPI_Start", 100, 101, Some((1, 7)), None, None)]);
+        let prepare = ("MPI_Recv_init", 5, 6, None, None, None);
         let start = ("MPI_Start", 10, 11, None, Some((0, 7)), None);
-        let receiver = rank(1, &[start, ("MPI_Wait", 60, 110, None, None, None)]);
-        assert_eq!(waits(&[sender, receiver]), [vec![Some(0)], vec![Some(0), Some(40)]]);
+        let receiver = rank(1, &[prepare, start, ("MPI_Wait", 60, 110, None, None, None)]);
+        assert_eq!(waits(&[sender, receiver]), [vec![Some(0)], vec![Some(0), Some(0), Some(40)]]);
     }
 
     #[test]

@@ -54,6 +54,9 @@ fn receives(call: &str) -> bool {
     name.contains("recv") || name.starts_with("start")
 }
 
+/// They prepare a message, and ask nobody.
+const PREPARE: [&str; 5] = ["MPI_Send_init", "MPI_Bsend_init", "MPI_Ssend_init", "MPI_Rsend_init", "MPI_Recv_init"];
+
 /// What a function of MPI does, as far as waiting is concerned.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind<'c> {
@@ -102,6 +105,7 @@ impl<'c> Kind<'c> {
             || self.completes
             || self.is_nonblocking
             || ["MPI_Test", "MPI_Iprobe", "MPI_Cancel"].iter().any(|name| self.name.starts_with(name))
+            || PREPARE.contains(&self.name)
     }
 }
 
