@@ -8,11 +8,11 @@ use rprof::{report, session};
 
 /// A profile, and where it is.
 pub struct Given {
-    /// What names it: its folder, or the file.
+    /// Its folder, or the file, as a command line names it.
     pub name: PathBuf,
     /// The file.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub profile: Profile,
 }
 

@@ -65,8 +65,10 @@ fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) ->
     (said, status.code(), visits.join().unwrap())
 }
 
-/// Visits of `length` ms do not change the output of `program`, or that it ends with `expected`; returns how many counted anything.
-fn visited_as_natively(program: &Path, argument: &str, length: u64, expected: i32) -> usize {
+/// Visits of `length` ms do not change the output of the program `name`, or that it ends with `expected`; returns how many counted anything.
+fn visited_as_natively(name: &str, rounds: usize, length: u64, expected: i32) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, argument) = (&build(folder.path(), name), &rounds.to_string());
     let natively = start(program, argument).wait_with_output().unwrap();
     let (output, status, counted) = visited(program, argument, Duration::from_millis(length), Duration::from_millis(4));
     assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
@@ -76,30 +78,21 @@ fn visited_as_natively(program: &Path, argument: &str, length: u64, expected: i3
 
 #[test]
 fn threads_signals_and_forks_survive_visits() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = build(folder.path(), "busy");
-    let rounds = (150 * times()).to_string();
-    let counted = visited_as_natively(&program, &rounds, 3, 42);
+    let counted = visited_as_natively("busy", 150 * times(), 3, 42);
     assert!(counted >= times() / 4, "{counted}");
 }
 
 /// A visit that begins or ends at a fault neither repeats nor loses it.
 #[test]
 fn faults_that_the_program_handles_come_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = build(folder.path(), "faults");
-    let rounds = (4000 * times()).to_string();
-    let counted = visited_as_natively(&program, &rounds, 2, 7);
+    let counted = visited_as_natively("faults", 4000 * times(), 2, 7);
     assert!(counted >= times() / 2, "{counted}");
 }
 
 /// Nobody watches the program while it is not visited.
 #[test]
 fn text_that_changed_between_visits_is_translated_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = build(folder.path(), "../guests/hosted/text_changes");
-    let calls = (40_000 * times()).to_string();
-    let counted = visited_as_natively(&program, &calls, 4, 0);
+    let counted = visited_as_natively("../guests/hosted/text_changes", 40_000 * times(), 4, 0);
     assert!(counted >= times(), "{counted}");
 }
 

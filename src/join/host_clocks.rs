@@ -109,7 +109,8 @@ fn shortest(
 mod tests {
     use super::*;
     use crate::profile::evidence::mpi::{Communicator, Made, MpiCall};
-    use crate::profile::mpi::{RankCalls, SiteKey};
+    use crate::profile::mpi::RankCalls;
+    use crate::profile::site_key::SiteKey;
 
     /// Calls of one rank: (function, start, end, to, from).
     type Calls<'c> = [(&'c str, u64, u64, Option<(i32, i32)>, Option<(i32, i32)>)];

@@ -16,15 +16,17 @@ use super::partners::{CallOf, Collective, Message, Partners, Placed, Rank};
 use super::peers;
 use crate::profile::evidence::mpi::MpiCall;
 use crate::profile::function::Source;
-use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
+use crate::profile::mpi::{Mpi, RankCalls};
+use crate::profile::site_key::SiteKey;
 
 /// Most calls that are matched: they all lie in memory.
 const MOST_CALLS: usize = 100 << 20;
 
 /// Why the waiting of a call site is not known though its times are.
 const NOT_FOLLOWED: &str = "its partners are not known: some of its calls, or of those whose requests it may complete, receive from any \
-                            source or with any tag, are persistent and start several at once, were cancelled perhaps, are nonblocking collectives, are one-sided, probe, or are in a \
-                            communicator that is not followed (MPI_COMM_SELF, intercommunicators)";
+                            source or with any tag, are persistent and start several at once, were cancelled perhaps, are nonblocking \
+                            collectives, are one-sided, probe, or are in a communicator that is not followed (MPI_COMM_SELF, \
+                            intercommunicators)";
 
 /// What the calls of a rank have to do with others, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

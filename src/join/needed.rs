@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::groups::{self, Group};
 use crate::profile::evidence::mpi::MpiCall;
-use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
+use crate::profile::mpi::{Mpi, RankCalls};
 use crate::profile::mpi_name::MpiName;
+use crate::profile::site_key::SiteKey;
 
 /// The hosts of the ranks of a communicator.
 struct Hosts<'r> {

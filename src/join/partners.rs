@@ -69,7 +69,7 @@ pub struct Kind<'c> {
     pub may_take_any: bool,
     /// It may undo a receive or a send before, which one is not known.
     pub cancels: bool,
-    /// It starts what was prepared.
+    /// It starts a prepared message or collective call.
     pub starts_prepared: bool,
     /// It starts something that a later call waits for, which is not followed: a collective call.
     starts_unfollowed: bool,

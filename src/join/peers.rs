@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::partners::{Message, Partners, Placed, Rank};
-use crate::profile::mpi::{Mpi, RankCalls, SiteKey};
+use crate::profile::mpi::{Mpi, RankCalls};
 use crate::profile::peer::Peer;
+use crate::profile::site_key::SiteKey;
 
 /// Peers of one rank by (call site of [`RankCalls::sites`], peer).
 pub type OfRank = BTreeMap<(u32, u32), Peer>;

@@ -9,8 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::mpi::{CallSite, Mpi, SiteKey};
+use crate::profile::mpi::{CallSite, Mpi};
 use crate::profile::mpi_name::MpiName;
+use crate::profile::site_key::SiteKey;
 use crate::profile::source::Source;
 
 /// Why the others are not split.

@@ -8,7 +8,7 @@ use super::communication::Communication;
 use super::evidence::mpi::{Communicator, MpiCall, NetworkMissing, Traffic};
 use super::grouped;
 use super::peer::Peer;
-pub use super::site_key::SiteKey;
+use super::site_key::SiteKey;
 use super::source::{Figures, Source, joined};
 
 /// Calls of MPI of one rank, or of all ranks of a job.
@@ -23,7 +23,7 @@ pub struct Mpi {
     pub at_least: bool,
     /// Why waiting and transfer are `null`; `null` where they are not.
     pub split_missing: Option<String>,
-    /// What ranks have to do with one another, those that wait longest first; only where the ranks' single calls were compared.
+    /// Messages of ranks with one another and their waiting, the longest first; only where the ranks' single calls were compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
     /// Calls with a message, or several, whose other rank is not known: they are not in `peers`.

@@ -1,4 +1,4 @@
-//! Pairs of ranks: what the call sites of one have to do with the other, together.
+//! Pairs of ranks: messages between them and waiting for one another, of all call sites together.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ pub struct Pair<'p> {
 }
 
 impl Mpi {
-    /// Puts the peers with most waiting first, then those with most bytes, and leaves out what is more than [`MOST`].
+    /// Puts the peers with most waiting first, then those with most bytes, and keeps at most [`MOST`].
     pub fn sort_peers(&mut self) {
-        let bytes = |of: &Peer| of.sent.bytes.unwrap_or(0).max(of.received.bytes.unwrap_or(0));
+        let bytes = |of: &Peer| most_bytes(of.sent, of.received);
         let waiting = |of: &Peer| of.waiting_s.unwrap_or(0.0);
         self.peers.sort_by(|a, b| {
             let by_figures = waiting(b).total_cmp(&waiting(a)).then(bytes(b).cmp(&bytes(a)));
@@ -55,7 +55,7 @@ impl Mpi {
             }
         }
         let mut pairs: Vec<Pair<'_>> = all.into_values().map(|(pair, _)| pair).collect();
-        let bytes = |pair: &Pair<'_>| pair.sent.bytes.unwrap_or(0).max(pair.received.bytes.unwrap_or(0));
+        let bytes = |pair: &Pair<'_>| most_bytes(pair.sent, pair.received);
         pairs.sort_by(|a, b| b.waiting_s.total_cmp(&a.waiting_s).then(bytes(b).cmp(&bytes(a))));
         pairs
     }
@@ -74,6 +74,11 @@ impl Mpi {
         let (peer, waiting_s) = by_peer.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (all > 0.0).then(|| (peer, waiting_s / all))
     }
+}
+
+/// Known bytes of the direction that has more.
+fn most_bytes(sent: Messages, received: Messages) -> u64 {
+    sent.bytes.max(received.bytes).unwrap_or(0)
 }
 
 #[cfg(test)]

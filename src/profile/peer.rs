@@ -1,4 +1,4 @@
-//! What a rank has to do with each other rank, by call site of MPI.
+//! Messages of a rank with each other rank, and its waiting for it, by call site of MPI.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
-//! What tells one call site of MPI from another.
+//! The identity of a call site of MPI.
 
 use serde::{Deserialize, Serialize};
 
-/// A call site: what it is called from, and what it calls.
+/// A call site: its caller, its place, and the function that it calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct SiteKey {
     /// As in [`CallSite`](super::mpi::CallSite).

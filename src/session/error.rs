@@ -71,7 +71,7 @@ pub enum SessionError {
     Job {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         problem: JobProblem,
         /// Pattern of the folders of its ranks.
         ranks: PathBuf,
@@ -140,7 +140,7 @@ pub enum SessionError {
     Report(String),
 }
 
-/// What is wrong with the record of a job.
+/// A defect of the record of a job.
 #[derive(Debug, thiserror::Error)]
 pub enum JobProblem {
     /// There are ranks, and no record.

@@ -95,7 +95,7 @@ fn read(profile: &Profile, rank: u32, path: &Path) -> Result<RankCalls, String> 
     Ok(RankCalls { host, clock, ..calls })
 }
 
-/// What is before the checksum; `None`: it is not as it was written.
+/// The bytes before the checksum; `None`: they are not as they were written.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (calls, sum) = bytes.split_last_chunk::<4>()?;
     (crc32fast::hash(calls) == u32::from_le_bytes(*sum)).then_some(calls)

@@ -26,7 +26,7 @@ impl JitNames {
         Self::new(images.chain(maps).chain(dumps).collect())
     }
 
-    /// Of symbols in the order in which they were made: the latest has all its addresses, earlier ones keep what it leaves.
+    /// Of symbols in the order in which they were made: the latest has all its addresses, earlier ones keep the rest of theirs.
     pub fn new(symbols: Vec<JitSymbol>) -> Self {
         let mut parts = BTreeMap::new();
         for (i, symbol) in symbols.iter().enumerate() {

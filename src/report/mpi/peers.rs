@@ -1,4 +1,4 @@
-//! Which ranks wait for which, and what they send one another.
+//! Which ranks wait for which, and the messages between them.
 
 use super::NAME_WIDTH;
 use crate::profile::Profile;
@@ -74,8 +74,9 @@ fn messages(of: Messages) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::mpi::{CallSite, Mpi, SiteKey};
+    use crate::profile::mpi::{CallSite, Mpi};
     use crate::profile::peer::Peer;
+    use crate::profile::site_key::SiteKey;
 
     fn peer(rank: u32, peer: u32, waiting_s: Option<f64>, messages: u64) -> Peer {
         let site = SiteKey { caller: "halo".into(), module: "m".into(), site: "0x1".into(), call: "MPI_Recv".into() };

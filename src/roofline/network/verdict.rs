@@ -17,7 +17,7 @@ use super::{cost, ranks_of_a_host};
 use crate::profile::Profile;
 use crate::profile::communication::{Communication, NetworkSeconds};
 use crate::profile::function::Saving;
-use crate::profile::mpi::CallSite;
+use crate::profile::mpi::{CallSite, Mpi};
 
 use crate::profile::number;
 
@@ -85,7 +85,6 @@ pub fn carry_over(profile: &mut Profile) {
         let network = profile.network.as_ref()?;
         cost::of_site(site, network, ranks_of_a_host(network))
     };
-    let load_balance = mpi.efficiency.map(|efficiency| efficiency.load_balance);
     for function in &mut profile.functions {
         let Some(sites) = by_caller.get(&(function.name.as_str(), function.module.as_str())) else { continue };
         let in_mpi = InMpi {
@@ -104,28 +103,20 @@ pub fn carry_over(profile: &mut Profile) {
         analysis.class = Some(class(&in_mpi).to_owned());
         analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained).map(str::to_owned);
         analysis.confidence = None;
-        let late = mpi.latest(sites);
         let worthwhile = |(_, s): &(&str, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
         let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
             remove: vec![class.to_owned()],
             seconds: seconds / ranks,
             seconds_max: seconds / ranks,
             program_seconds: Some(seconds / ranks),
-            advice: advice(class, sites, seconds, load_balance, late),
+            advice: advice(class, sites, seconds, mpi),
         });
         analysis.savings.splice(0..0, of_network);
         analysis.savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     }
 }
 
-/// `late`: the rank that is waited for longest, and its part of the waiting.
-fn advice(
-    class: &str,
-    sites: &[&CallSite],
-    seconds: f64,
-    load_balance: Option<f64>,
-    late: Option<(u32, f64)>,
-) -> String {
+fn advice(class: &str, sites: &[&CallSite], seconds: f64, mpi: &Mpi) -> String {
     let longest = sites.iter().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)));
     let call = longest.map_or("MPI", |site| site.call.as_str());
     let calls: Option<u64> = sites.iter().map(|site| site.calls).sum();
@@ -135,8 +126,9 @@ fn advice(
     match class {
         "waiting-for-ranks" => {
             let balance =
-                load_balance.map_or(String::new(), |lambda| format!(" (load balance {:.0} %)", 100.0 * lambda));
-            let whom = late
+                mpi.efficiency.map_or(String::new(), |e| format!(" (load balance {:.0} %)", 100.0 * e.load_balance));
+            let whom = mpi
+                .latest(sites)
                 .filter(|(_, part)| *part >= HALF)
                 .map_or("others".into(), |(rank, part)| format!("others, {:.0} % of it for rank {rank}", 100.0 * part));
             format!(
@@ -191,7 +183,6 @@ mod tests {
 
     #[test]
     fn what_is_not_explained_has_no_saving() {
-        use crate::profile::mpi::Mpi;
         use crate::profile::{Function, run::Rank};
         let with_waiting = |waiting_s| {
             let site = CallSite {

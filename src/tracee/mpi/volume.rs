@@ -37,7 +37,7 @@ pub struct Handles {
     pub prepared: HashMap<u64, Prepared>,
 }
 
-/// What is prepared, and started later.
+/// A message or collective call that is prepared, and started later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prepared {
     /// Bytes that each start passes; `None`: not known.
@@ -203,7 +203,7 @@ impl Handles {
         }
     }
 
-    /// What the call prepares.
+    /// The message or collective call that the call prepares.
     pub fn prepares(&self, call: &Call<'_>) -> Prepared {
         let bytes = self.prepared_bytes(call);
         let Shape::Prepare { buffer, peer, .. } = call.function.shape else {
