@@ -89,6 +89,13 @@ fn faults_that_the_program_handles_come_once() {
     assert!(counted >= times() / 2, "{counted}");
 }
 
+/// A trap of rprof's resets the action for a moment, in which no thread may run natively.
+#[test]
+fn traps_that_threads_handle_all_the_time_come_once() {
+    let counted = visited_as_natively("traps", 500 * times(), 2, 7);
+    assert!(counted >= 1, "{counted}");
+}
+
 /// Nobody watches the program while it is not visited.
 #[test]
 fn text_that_changed_between_visits_is_translated_anew() {

@@ -13,4 +13,6 @@ pub struct ProcessSettings {
     pub allowance: Option<Allowance>,
     /// If it has filtered its system calls, or an ancestor has.
     pub filters: Option<Filters>,
+    /// If it has taken a SIGTRAP that was not of rprof's making.
+    pub traps: bool,
 }

@@ -113,11 +113,11 @@ impl Program {
         }
     }
 
-    /// Resumes a thread, and sends deferred signals again.
+    /// Resumes a thread, with deferred signals sent again: a handler sees where they came.
     pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        stopped.resume(self.mode_of(tid), None)?;
         self.send_deferred(tid);
+        stopped.resume(self.mode_of(tid), None)?;
         Ok(())
     }
 

@@ -65,11 +65,19 @@ impl Program {
         self.settings.entry(pid).or_default().dispositions.get_or_insert_default()
     }
 
+    /// A process has taken a SIGTRAP that was not of rprof's making.
+    pub fn note_trap(&mut self, pid: Pid) {
+        self.settings.entry(pid).or_default().traps = true;
+    }
+
     /// The handler of `signal` was called.
     pub fn note_delivery(&mut self, tid: Pid, signal: i32, calls: &mut CallRecorder) {
         let Ok(thread) = self.thread(tid) else { return };
         calls.got_signal(thread);
         let pid = thread.pid;
+        if signal == libc::SIGTRAP {
+            self.note_trap(pid);
+        }
         if let Some(action) = self.settings.get_mut(&pid).and_then(|g| g.dispositions.as_mut()?.of(signal))
             && action.lasts_once()
         {

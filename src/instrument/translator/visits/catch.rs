@@ -7,9 +7,11 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::{Ended, Visitor};
-use crate::tracee::proc_status::{is_traced_by_us, read_blocking_call, read_name, read_state, read_status, threads_of};
+use crate::tracee::proc_status::{
+    has_fault_pending, is_traced_by_us, read_blocking_call, read_name, read_state, read_status, threads_of,
+};
 use crate::tracee::restarts::{is_ended_by_stops, is_interrupted};
-use crate::tracee::thread::{Running, Stopped, TraceError};
+use crate::tracee::thread::{Mode, Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
@@ -42,8 +44,8 @@ fn refusal(pid: Pid, error: &TraceError) -> String {
 }
 
 impl Visitor {
-    /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread that a signal is about to
-    /// reach, one that does not stop in time, one whose system call a stop would end, and one that the sampler could not let go.
+    /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread whose system call a signal is about
+    /// to end, or a stop would, one that does not stop in time, and one that the sampler could not let go.
     ///
     /// # Errors
     /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
@@ -68,14 +70,14 @@ impl Visitor {
                     Ok(()) => asked.push(tid),
                     Err(error) if error.is_gone() || self.late.contains(&tid) || is_traced_by_us(tid) => {}
                     Err(error) => {
-                        caught.extend(asked.into_iter().filter_map(|tid| self.await_stop(tid).ok().flatten()));
+                        caught.extend(asked.into_iter().filter_map(|tid| self.await_stop(pid, tid).ok().flatten()));
                         caught.into_iter().for_each(release);
                         return Err(refusal(pid, &error));
                     }
                 }
             }
             for tid in asked {
-                match self.await_stop(tid) {
+                match self.await_stop(pid, tid) {
                     Ok(stopped) => caught.extend(stopped),
                     Err(why) => {
                         // The others were asked to stop, too.
@@ -89,11 +91,18 @@ impl Visitor {
         if caught.is_empty() {
             return Err("none of its threads could be stopped".into());
         }
+        if threads_of(pid).iter().any(|tid| caught.iter().all(|c| c.tid() != *tid)) {
+            self.partly.insert(pid);
+            if self.must_have_all(pid) {
+                caught.into_iter().for_each(release);
+                return Err("it executes `int3`, and one of its threads could not be stopped".into());
+            }
+        }
         Ok(caught)
     }
 
-    /// Waits until a thread that was asked to has stopped. `None`: it runs on, or is gone.
-    fn await_stop(&mut self, tid: Pid) -> Result<Option<Stopped>, String> {
+    /// Waits until a thread of `pid` that was asked to has stopped. `None`: it runs on, or is gone.
+    fn await_stop(&mut self, pid: Pid, tid: Pid) -> Result<Option<Stopped>, String> {
         let since = Instant::now();
         loop {
             match wait_for(tid, false) {
@@ -102,6 +111,10 @@ impl Visitor {
                     return Ok(None);
                 }
                 None => std::thread::sleep(LOOK),
+                Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) if has_fault_pending(tid) => {
+                    // It is reported next, or the thread's end if it is gone.
+                    let _ = stopped.resume(Mode::Continue, None);
+                }
                 Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) => {
                     let about_to_be_signalled = || read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled());
                     let in_call = stopped.registers().is_ok_and(|r| is_interrupted(&r));
@@ -116,9 +129,12 @@ impl Visitor {
                     return Err("job control has stopped it".into());
                 }
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
-                    // If it is gone, nothing is left to do.
-                    let _ = stopped.detach(signal);
-                    return Ok(None);
+                    if signal == libc::SIGTRAP {
+                        self.run.program.note_trap(pid);
+                    }
+                    // It stops where its handler begins. If it is gone, its end comes next.
+                    let _ = Running::resumed(tid).interrupt();
+                    let _ = stopped.resume_raw(Mode::Continue, signal);
                 }
                 Some(Event::Stopped(stopped, _)) => {
                     release(stopped);

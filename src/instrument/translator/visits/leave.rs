@@ -32,7 +32,10 @@ impl Visitor {
             spaces.sort_unstable();
             spaces.dedup();
             for space in spaces {
-                for held in self.run.hold(space, None) {
+                // All are out of the cache before one runs natively: the steps to get there are traps, too.
+                let held = self.run.hold(space, None);
+                let held: Vec<Held> = held.into_iter().filter_map(|held| self.lead_out(held).ok()).collect();
+                for held in held {
                     let tid = held.stopped.tid();
                     let ordinal = self.run.program.threads.get(&tid).map(|t| t.ordinal);
                     // While it is stopped: a thread that runs natively again uses time that is none of the window's.
@@ -84,11 +87,16 @@ impl Visitor {
         }
     }
 
-    /// Lets a held thread run natively; `false`: it could not leave yet, and runs on.
+    /// Gives a held thread the program's registers, if they are known.
+    fn lead_out(&mut self, held: Held) -> Result<Held, RunError> {
+        Ok(Held { stopped: self.run.leave_cache(held.stopped)?, ..held })
+    }
+
+    /// Lets a thread that was led out run natively; `false`: it could not leave yet, and runs on.
     fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
         let signal = held.signal_to_take_along();
-        let stopped = self.run.leave_cache(held.stopped)?;
+        let stopped = held.stopped;
         let mut registers = stopped.registers()?;
         let (_, address_space) = self.run.program.thread_and_space(tid)?;
         let in_cache = address_space.image.cache.borrow().arena_of(CacheAddress::new(registers.rip)).is_some();

@@ -115,6 +115,8 @@ pub struct Visitor {
     cpu_before: HashMap<Pid, f64>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
+    /// Processes of the present window some of whose threads run natively.
+    partly: HashSet<Pid>,
     /// Ends of processes that nobody was given yet.
     ends: Vec<Ended>,
     /// Files of which it is known whether they have restartable sequences.
@@ -146,6 +148,7 @@ impl Visitor {
             with_addresses: false,
             cpu_before: HashMap::new(),
             late: HashSet::new(),
+            partly: HashSet::new(),
             ends: Vec::new(),
             sequences: HashMap::new(),
             inherited_filters: 0,
@@ -176,6 +179,7 @@ impl Visitor {
         let begin_ns = monotonic_ns();
         self.with_addresses = addresses && self.open_window_of_sink();
         self.cpu_before.clear();
+        self.partly.clear();
         for &pid in pids {
             if let Err(why) = self.enter(pid)
                 && !catch::has_ended(pid)
@@ -263,9 +267,18 @@ impl Visitor {
                             return false;
                         }
                     }
+                    if self.partly.iter().any(|pid| self.must_have_all(*pid)) {
+                        return false;
+                    }
                 }
             }
         }
+    }
+
+    /// Whether a process may be visited only with all its threads: a trap of rprof's in a thread that blocks SIGTRAP resets the action for a
+    /// moment, in which an `int3` of a thread that rprof does not trace ends the process.
+    fn must_have_all(&self, pid: Pid) -> bool {
+        self.run.program.settings.get(&pid).is_some_and(|settings| settings.traps)
     }
 
     /// A thread ended: with its first thread, or one of a process of which none was taken, the process did.
