@@ -37,18 +37,21 @@ pub fn current_cpu() -> Option<usize> {
 #[derive(Debug)]
 pub struct CpuPin {
     allowed: CpuSet,
+    /// How many CPUs `allowed` has; at least 1.
+    cpus: usize,
     left: Option<usize>,
 }
 
 impl CpuPin {
     /// As the calling thread is now.
     pub fn new() -> Self {
-        CpuPin { allowed: sched_getaffinity(SELF).unwrap_or_default(), left: None }
+        let allowed = sched_getaffinity(SELF).unwrap_or_default();
+        CpuPin { allowed, cpus: count(&allowed).max(1), left: None }
     }
 
     /// How many CPUs there are for it; at least 1.
     pub fn cpus(&self) -> usize {
-        count(&self.allowed).max(1)
+        self.cpus
     }
 
     /// Leaves `cpu` to others, if there is another one, and no other CPU from now on.
