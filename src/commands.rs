@@ -170,7 +170,10 @@ fn finish(outcome: session::Outcome, view: View) -> Result<u8> {
     let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
     let names = written?;
     let _ = writeln!(stderr(), "Written to {}: {}", folder.display(), names.join(", "));
-    Ok(outcome.end.exit_code())
+    let status = outcome.end.exit_code();
+    // The process ends; to free the pieces of a large profile takes as long as to draw its pictures.
+    std::mem::forget(outcome.profile);
+    Ok(status)
 }
 
 fn imbalance_position(choice: run::ImbalanceArg) -> ImbalancePosition {
