@@ -15,8 +15,8 @@ mod given;
 /// rprof itself failed (docs/conventions.md, Command line).
 const FAILED: u8 = 125;
 
-/// The C library's allocator takes twice as long: the translator, and whoever joins what it counted, have millions of small pieces (measured:
-/// Numba's compiler, guest on Zen 4: 6.7 s in all instead of 7.8).
+/// The C library's is slower for the millions of small pieces of the translator, and of those who join what it counted (measured: Numba's
+/// compiler, guest on Zen 4, takes 8.8 s in all instead of 9.9).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
