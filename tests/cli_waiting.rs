@@ -103,3 +103,85 @@ fn idle_threads_that_yield_and_read_the_clock_are_no_work() {
     let serial_s = function(&profile, "serial")["cpu_s"].as_f64().unwrap();
     assert!(work_s < 0.02 * serial_s, "{work_s} s beside {serial_s} s");
 }
+
+/// One thread polls, by a function or by the clock, until the other has worked for a while.
+const POLLS: &str = "#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+static volatile int done;
+static double result;
+__attribute__((noinline)) double worker(long n)
+{
+    double x = n & 7;
+    for (long i = 0; i < n; i++)
+        x = x * 0.999 + 1e-3;
+    return x;
+}
+static void *work(void *n)
+{
+    result = worker((long)n);
+    done = 1;
+    return NULL;
+}
+__attribute__((noinline)) int is_done(void) { return done; }
+__attribute__((noinline)) double clock_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+__attribute__((noinline)) void poll_by_function(void)
+{
+    while (!is_done())
+        ;
+}
+__attribute__((noinline)) void poll_the_clock(void)
+{
+    double begin = clock_s();
+    while (clock_s() - begin < 0.8)
+        ;
+}
+__attribute__((noinline)) void poll_seconds(void)
+{
+    time_t begin = time(NULL);
+    while (time(NULL) < begin + 2)
+        ;
+}
+int main(int argc, char **argv)
+{
+    (void)argc;
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, (void *)600000000L);
+    if (!strcmp(argv[1], \"function\"))
+        poll_by_function();
+    else if (!strcmp(argv[1], \"clock\"))
+        poll_the_clock();
+    else
+        poll_seconds();
+    pthread_join(thread, NULL);
+    printf(\"%f\\n\", result);
+}
+";
+
+#[test]
+fn polls_by_functions_that_look_and_of_the_clock_are_no_work() {
+    let sandbox = Sandbox::new();
+    sandbox.file("polls.c", POLLS, 0o644);
+    assert!(sandbox.shell("cc -O2 -pthread -o polls polls.c").status().unwrap().success());
+    for way in ["function", "clock", "seconds"] {
+        for passes in [&["--passes", "timed"][..], &["--passes", "both"]] {
+            let output = sandbox.run(["--memory", "off"].iter().chain(passes).chain(&["--", "./polls", way]));
+            assert_eq!(status(&output), 0, "{}", stderr(&output));
+            let profile = sandbox.profile("rprof.out");
+            let seconds = |figure: &str, works: bool| -> f64 {
+                let functions = profile["functions"].as_array().unwrap().iter();
+                let of_side = functions.filter(|f| (f["name"] == "worker") == works);
+                of_side.filter_map(|f| f[figure].as_f64()).sum()
+            };
+            let (polled_s, waited_s) = (seconds("cpu_s", false), seconds("waiting_s", false));
+            assert!(waited_s > 0.1 && polled_s < 0.1 * waited_s, "{way}, {passes:?}: {polled_s} {waited_s}");
+            assert!(seconds("cpu_s", true) > 0.1 && seconds("waiting_s", true) == 0.0, "{way}, {passes:?}");
+        }
+    }
+}

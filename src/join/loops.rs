@@ -2,17 +2,16 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{FlowControl, Instruction};
 
 use super::blocks::{ExecutedBlocks, Span};
 use super::code_map::{CodeMap, FunctionId};
+use super::lookers::Lookers;
 use super::modules::Place;
+use super::static_code::{LARGEST, static_code};
 use super::waiting;
 use crate::isa::control_flow;
 use crate::isa::x86_64::CodeGraph;
-
-/// A function's code is analysed up to this many bytes; generated giants beyond it have no loops listed.
-const LARGEST: u64 = 1 << 20;
 
 /// Samples in a loop below which they do not tell its usual way.
 const FEWEST_SAMPLES: usize = 20;
@@ -64,6 +63,7 @@ impl LoopNest {
                     spans.iter().filter(at_it).map(|span| executed.blocks[span.block as usize].executions).sum()
                 };
                 let mut nest = Self::new(CodeGraph::new(runs), entry);
+                nest.mark_polls_with_calls(function, code);
                 nest.mark_spins(|graph, own| busiest(graph, own, executions));
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
@@ -73,6 +73,7 @@ impl LoopNest {
                 let runs = static_code(function, code);
                 let graph = CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice())));
                 let mut nest = Self::new(graph, entry);
+                nest.mark_polls_with_calls(function, code);
                 nest.mark_spins(|graph, own| most_time(graph, own, samples));
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
@@ -138,6 +139,22 @@ impl LoopNest {
         }
     }
 
+    /// Marks loops of `function` that only poll, also by functions that only look something up.
+    fn mark_polls_with_calls(&mut self, function: FunctionId, code: &mut CodeMap) {
+        let Some(module) = code.known(function).place.map(|p| p.module) else { return };
+        let mut lookers = Lookers::default();
+        for l in self.loops.iter_mut().filter(|l| !l.waits) {
+            let of_loop = || l.blocks.iter().flat_map(|b| self.graph.block_instructions(*b));
+            // Most loops: what it calls is not looked at.
+            if !waiting::polls_with_calls(of_loop(), |_| true) {
+                continue;
+            }
+            let looking = of_loop().filter(|i| lookers.is_call(i, module, code)).map(Instruction::ip);
+            let looking: HashSet<u64> = looking.collect();
+            l.waits = waiting::polls_with_calls(of_loop(), |i| looking.contains(&i.ip()));
+        }
+    }
+
     /// The calls in loops of `function` that give the CPU away.
     fn yielding_calls(&self, function: FunctionId, code: &mut CodeMap) -> HashSet<u64> {
         let Some(module) = code.known(function).place.map(|p| p.module) else { return HashSet::new() };
@@ -175,11 +192,6 @@ impl LoopNest {
             let waits = waiting::spins_with_calls(usual_way, |i| yields.contains(&i.ip()));
             self.loops[i].waits = waits;
         }
-    }
-
-    /// Whether the function only looks something up for a loop that waits and calls it.
-    pub fn only_looks(&self) -> bool {
-        self.loops.is_empty() && waiting::only_looks(self.graph.instructions.iter())
     }
 
     /// The innermost loop that holds `offset`.
@@ -229,47 +241,9 @@ fn most_time(graph: &CodeGraph, own: &[usize], samples: &[u64]) -> Vec<usize> {
     kept
 }
 
-/// The code of every part of `function` with evidence, as its file holds it, without padding.
-fn static_code(function: FunctionId, code: &mut CodeMap) -> Vec<(u64, Vec<u8>)> {
-    let known = code.known(function).clone();
-    let Some(place) = known.place else { return Vec::new() };
-    let parts = known.parts.iter().filter(|(start, end)| end.saturating_sub(*start) <= LARGEST);
-    let read = parts.filter_map(|(start, end)| {
-        let bytes = code.code(Place { offset: *start, ..place }, *end)?;
-        Some(without_padding(*start, &bytes))
-    });
-    read.flatten().collect()
-}
-
-/// Runs of `bytes` between the `nop`s that align the code after a jump. No edge leads to them, so that they would look like a second way
-/// into the loop that they precede.
-fn without_padding(start: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
-    let instructions: Vec<Instruction> =
-        Decoder::with_ip(64, bytes, start, DecoderOptions::NONE).iter().take_while(|i| !i.is_invalid()).collect();
-    let targets: HashSet<u64> = instructions.iter().map(Instruction::near_branch_target).collect();
-    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
-    let mut behind_jump = true;
-    for instruction in &instructions {
-        let padding = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
-        if behind_jump && padding && !targets.contains(&instruction.ip()) {
-            continue;
-        }
-        let from = (instruction.ip() - start) as usize;
-        let code = &bytes[from..from + instruction.len()];
-        match runs.last_mut() {
-            Some((at, run)) if *at + run.len() as u64 == instruction.ip() => run.extend_from_slice(code),
-            _ => runs.push((instruction.ip(), code.to_vec())),
-        }
-        behind_jump = matches!(
-            instruction.flow_control(),
-            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
-        );
-    }
-    runs
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::static_code::without_padding;
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::attributed::{Activity, AttributedSample, Entry, NONE, Peers};
 use super::code_map::{CodeMap, FunctionId};
+use super::lookers::Lookers;
 use super::loops::LoopNest;
 use super::modules::{Pass, Place};
 use super::timeline;
@@ -19,8 +20,8 @@ pub struct Sampled<'e> {
     pub samples: Vec<AttributedSample>,
     /// The distinct call stacks, leaf first; profiles have far fewer of them than samples.
     pub stacks: Vec<&'e [CodeRef]>,
-    /// The place that called the leaf's function; for each of `stacks`.
-    callers: Vec<Option<(FunctionId, Place)>>,
+    /// The places that called the leaf's function, and that one's, and so on, up to [`waiting::FRAMES`]; for each of `stacks`.
+    callers: Vec<Vec<(FunctionId, Place)>>,
 }
 
 /// Loops of the whole program: each function's loops follow one another from its base on.
@@ -86,11 +87,11 @@ impl<'e> Sampled<'e> {
             });
         }
         sampled.samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
-        let caller = |stack: &&[CodeRef]| {
-            let place = code.place(Pass::Timed, *stack.get(1)?)?;
-            Some((code.function(place), place))
+        let mut callers = |stack: &&[CodeRef]| {
+            let places = stack.iter().skip(1).take(waiting::FRAMES).map_while(|call| code.place(Pass::Timed, *call));
+            places.collect::<Vec<_>>().into_iter().map(|place| (code.function(place), place)).collect()
         };
-        sampled.callers = sampled.stacks.iter().map(caller).collect();
+        sampled.callers = sampled.stacks.iter().map(&mut callers).collect();
         sampled
     }
 
@@ -120,13 +121,18 @@ impl<'e> Sampled<'e> {
         nests: &HashMap<FunctionId, LoopNest>,
         loops: &LoopNumbers,
         on_cpu: &[OnCpu],
+        code: &mut CodeMap,
     ) {
+        let mut lookers = Lookers::default();
         let mut samples = std::mem::take(&mut self.samples);
         for sample in &mut samples {
             let Some((nest, place)) = nests.get(&sample.function).zip(sample.place) else { continue };
             sample.innermost = nest.loop_at(place.offset).map_or(NONE, |l| loops.number(sample.function, l));
-            let called = || nest.only_looks() && self.called_by_a_wait(sample.stack, nests);
-            if sample.works() && (nest.waits_at(place.offset) || called()) {
+            let mut is_called = || {
+                let mut looks = |function| lookers.looks(function, code);
+                looks(sample.function) && self.is_called_by_a_wait(sample.stack, nests, looks)
+            };
+            if sample.works() && (nest.waits_at(place.offset) || is_called()) {
                 sample.activity = Activity::Waiting(Wait::Barrier);
             }
         }
@@ -134,10 +140,22 @@ impl<'e> Sampled<'e> {
         self.samples = samples;
     }
 
-    /// Whether the leaf's function was called by a loop that waits.
-    fn called_by_a_wait(&self, stack: u32, nests: &HashMap<FunctionId, LoopNest>) -> bool {
-        let caller = self.callers[stack as usize];
-        caller.is_some_and(|(function, place)| nests.get(&function).is_some_and(|s| s.waits_at(place.offset)))
+    /// Whether the leaf's function was called by a loop that waits, perhaps by way of others that only look something up: `looks`.
+    fn is_called_by_a_wait(
+        &self,
+        stack: u32,
+        nests: &HashMap<FunctionId, LoopNest>,
+        mut looks: impl FnMut(FunctionId) -> bool,
+    ) -> bool {
+        for &(function, place) in &self.callers[stack as usize] {
+            if nests.get(&function).is_some_and(|nest| nest.waits_at(place.offset)) {
+                return true;
+            }
+            if !looks(function) {
+                return false;
+            }
+        }
+        false
     }
 
     /// CPU seconds in calls of MPI, kernel included, by the place of the call.

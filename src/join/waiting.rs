@@ -24,6 +24,26 @@ const LARGEST_SPIN: usize = 32;
 /// Those of run-time libraries look at a dozen settings in each round.
 const LARGEST_SPIN_WITH_CALLS: usize = 256;
 
+/// Bytes of a function that only looks something up: it has no more instructions than a spin loop.
+pub const LARGEST_LOOKER: u64 = 15 * LARGEST_SPIN as u64;
+
+/// Functions that read the clock: the C library's, the kernel's, OpenMP's, those of C++ and Rust.
+const CLOCKS: &[&str] = &[
+    "clock_gettime",
+    "__clock_gettime",
+    "gettimeofday",
+    "__gettimeofday",
+    "time",
+    "__vdso_clock_gettime",
+    "__vdso_gettimeofday",
+    "__vdso_time",
+    "omp_get_wtime",
+    "std::chrono::_V2::steady_clock::now()",
+    "std::chrono::_V2::system_clock::now()",
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+];
+
 /// Names (or beginnings that end in `*`) of functions that wait for a team: GNU, LLVM and Intel OpenMP, pthread, MPI.
 const BARRIERS: &[&str] = &[
     "gomp_barrier_wait*",
@@ -100,6 +120,11 @@ pub fn yields(name: &str) -> bool {
     ["sched_yield", "__sched_yield", "pthread_yield", "thrd_yield"].contains(&name)
 }
 
+/// Whether the function called `name` reads the clock.
+pub fn reads_the_clock(name: &str) -> bool {
+    CLOCKS.contains(&name.strip_suffix("@plt").unwrap_or(name))
+}
+
 /// The reason for waiting of the function called `name`, if it waits.
 pub fn by_name(name: &str) -> Option<Wait> {
     let name = name.strip_suffix("@plt").unwrap_or(name);
@@ -121,8 +146,17 @@ pub fn by_name(name: &str) -> Option<Wait> {
 /// Whether a loop of these instructions spins: it is small, does no floating-point work, and either pauses or only
 /// reads the same memory again until another thread changes it.
 pub fn spins<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
-    let body = effective(instructions, LARGEST_SPIN);
-    body.is_some_and(|body| body.iter().any(|i| pauses(i)) || only_polls(&body))
+    let body = effective(instructions, LARGEST_SPIN).filter(|body| !has_fp_work(body));
+    body.is_some_and(|body| body.iter().any(|i| pauses(i)) || only_polls(&body, |_| false))
+}
+
+/// Whether a loop of all these instructions only polls: it is small, changes no memory, and does the same in each round until memory changes or
+/// time passes. It may compute with what it finds, and call functions that only look something up: `looks`.
+pub fn polls_with_calls<'a>(
+    instructions: impl Iterator<Item = &'a Instruction>,
+    looks: impl Fn(&Instruction) -> bool,
+) -> bool {
+    effective(instructions, LARGEST_SPIN).is_some_and(|body| only_polls(&body, looks))
 }
 
 /// Whether a loop whose usual way is over these instructions spins, calls included: it pauses or yields each time and changes no memory but its
@@ -132,13 +166,13 @@ pub fn spins_with_calls<'a>(
     usual_way: impl Iterator<Item = &'a Instruction>,
     yields: impl Fn(&Instruction) -> bool,
 ) -> bool {
-    let body = effective(usual_way, LARGEST_SPIN_WITH_CALLS);
+    let body = effective(usual_way, LARGEST_SPIN_WITH_CALLS).filter(|body| !has_fp_work(body));
     let mut factory = InstructionInfoFactory::new();
     // LLVM's marks its thread as waiting in each round, with the same constant.
     let same_again = |i: &Instruction| i.mnemonic() == Mnemonic::Mov && is_immediate(i);
     body.is_some_and(|body| {
         body.iter().any(|i| pauses(i) || yields(i))
-            && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i))
+            && body.iter().all(|i| same_again(i) || keeps_memory(&mut factory, i, true))
     })
 }
 
@@ -155,23 +189,33 @@ pub fn only_counts<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> b
     effective(instructions, LARGEST_SPIN).is_some_and(|body| body.iter().all(counts))
 }
 
-/// Whether a function of these instructions, called by a loop that spins, is part of its waiting: it is small, and only looks at memory
-/// or the clock.
-pub fn only_looks<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
-    let body = effective(instructions, LARGEST_SPIN);
+/// Whether a function of these instructions, called by a loop that waits, is part of its waiting: it is small, has no loop, and only looks at
+/// memory or the clock. The caller sees to its calls.
+pub fn only_looks(instructions: &[Instruction]) -> bool {
+    let has_frame = instructions.iter().any(|i| {
+        i.mnemonic() == Mnemonic::Mov && i.op0_register() == Register::RBP && i.op1_register() == Register::RSP
+    });
+    let Some(start) = instructions.first().map(Instruction::ip) else { return false };
     let mut factory = InstructionInfoFactory::new();
-    body.is_some_and(|body| {
-        body.iter().all(|i| {
-            keeps_memory(&mut factory, i) && !matches!(i.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
-        })
-    })
+    let looks = |i: &&Instruction| match i.flow_control() {
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+            !(start..=i.ip()).contains(&i.near_branch_target())
+        }
+        FlowControl::Next | FlowControl::Call | FlowControl::Return => keeps_memory(&mut factory, i, has_frame),
+        _ => false,
+    };
+    effective(instructions.iter(), LARGEST_SPIN).is_some_and(|body| body.iter().all(looks))
 }
 
-/// The instructions but for `nop`s; `None` if there are none, more than `largest`, or any of floating-point work.
+/// The instructions but for `nop`s; `None` if there are none, or more than `largest`.
 fn effective<'a>(instructions: impl Iterator<Item = &'a Instruction>, largest: usize) -> Option<Vec<&'a Instruction>> {
-    let body: Vec<_> = instructions.filter(|i| i.mnemonic() != Mnemonic::Nop).take(largest + 1).collect();
-    let works = |i: &&Instruction| classify(i).fp_instruction;
-    (!body.is_empty() && body.len() <= largest && !body.iter().any(works)).then_some(body)
+    let is_of_use = |i: &&Instruction| !matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Endbr64);
+    let body: Vec<_> = instructions.filter(is_of_use).take(largest + 1).collect();
+    (!body.is_empty() && body.len() <= largest).then_some(body)
+}
+
+fn has_fp_work(body: &[&Instruction]) -> bool {
+    body.iter().any(|i| classify(i).fp_instruction)
 }
 
 fn is_immediate(instruction: &Instruction) -> bool {
@@ -183,11 +227,13 @@ pub fn pauses(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait)
 }
 
-/// Whether an instruction writes no memory but the stack of its function, where calls leave their return addresses.
-fn keeps_memory(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+/// Whether an instruction writes no memory but the stack of its function, where calls leave their return addresses. RBP points there if it
+/// `has_frame`.
+fn keeps_memory(factory: &mut InstructionInfoFactory, instruction: &Instruction, has_frame: bool) -> bool {
     factory.info(instruction).used_memory().iter().all(|memory| {
         let reads = matches!(memory.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
-        let own = matches!(memory.base(), Register::RSP | Register::RBP) && memory.index() == Register::None;
+        let is_on_stack = memory.base() == Register::RSP || has_frame && memory.base() == Register::RBP;
+        let own = is_on_stack && memory.index() == Register::None;
         reads || own
     })
 }
@@ -201,17 +247,36 @@ fn takes_a_lock(instruction: &Instruction) -> bool {
     }
 }
 
-/// A loop that writes no memory (but for attempts to take a lock), calls nothing, and sets its registers only from memory that it loads
-/// or from the clock: every iteration does the same until the memory changes.
-fn only_polls(body: &[&Instruction]) -> bool {
+/// The registers that a call may change (System V ABI), but for those of vectors.
+const OF_CALLEES: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
+/// A loop that writes no memory (but for attempts to take a lock), calls only what `looks` something up, and sets its registers only from
+/// memory that it loads or from the clock: every iteration does the same until the memory changes.
+fn only_polls(body: &[&Instruction], looks_up: impl Fn(&Instruction) -> bool) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut looks = false;
     let mut written = Vec::new();
     let mut read_first = Vec::new();
     for instruction in body {
-        let flow = instruction.flow_control();
-        if !matches!(flow, FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) {
-            return false;
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {}
+            FlowControl::Call if looks_up(instruction) => {
+                looks = true;
+                written.extend(OF_CALLEES);
+                written.extend((0..32).map(|n| Register::ZMM0 + n));
+                continue;
+            }
+            _ => return false,
         }
         let info = factory.info(instruction);
         for memory in info.used_memory() {
@@ -294,10 +359,35 @@ mod tests {
         assert!(!spins_with_calls(code(&[0xf3, 0x90, 0x89, 0x47, 0x0c, 0xe8, 0, 1, 0, 0, 0x74, 0xf4]).iter(), |_| {
             false
         }));
-        // rdtsc; shl rdx,32; or rax,rdx; ret · mov [rdi],eax; ret · call; ret
-        assert!(only_looks(code(&[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3]).iter()));
-        assert!(!only_looks(code(&[0x89, 0x07, 0xc3]).iter()));
-        assert!(!only_looks(code(&[0xe8, 0, 1, 0, 0, 0xc3]).iter()));
+        // rdtsc; shl rdx,32; or rax,rdx; ret · mov [rdi],eax; ret
+        assert!(only_looks(&code(&[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3])));
+        assert!(!only_looks(&code(&[0x89, 0x07, 0xc3])));
+    }
+
+    #[test]
+    fn loops_that_only_call_what_looks_something_up_poll() {
+        let polls = |bytes: &[u8], looks: bool| {
+            let code: Vec<Instruction> = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).iter().collect();
+            polls_with_calls(code.iter(), |_| looks)
+        };
+        // call; test eax,eax; je
+        let round = [0xe8, 0, 1, 0, 0, 0x85, 0xc0, 0x74, 0xf7];
+        assert!(polls(&round, true) && !polls(&round, false));
+        // lea rsi,[rsp+16]; mov edi,1; call; mov rax,[rsp+16]; pxor xmm0,xmm0; cvtsi2sd xmm0,rax; comisd xmm1,xmm0; ja
+        let clock = [
+            &[0x48, 0x8d, 0x74, 0x24, 0x10, 0xbf, 1, 0, 0, 0, 0xe8, 0, 1, 0, 0, 0x48, 0x8b, 0x44, 0x24, 0x10][..],
+            &[0x66, 0x0f, 0xef, 0xc0, 0xf2, 0x48, 0x0f, 0x2a, 0xc0, 0x66, 0x0f, 0x2f, 0x44, 0x24, 0x20, 0x77, 0xd9],
+        ]
+        .concat();
+        assert!(polls(&clock, true));
+        // mov rdi,rbx; add rbx,8; call; test eax,eax; je: one after the other
+        assert!(!polls(&[0x48, 0x89, 0xdf, 0x48, 0x83, 0xc3, 8, 0xe8, 0, 1, 0, 0, 0x85, 0xc0, 0x74, 0xf0], true));
+        // movsd xmm0,[rsp]; call; movsd [rsp],xmm0; jmp: what it found is where it goes on
+        assert!(!polls(
+            &[0xf2, 0x0f, 0x10, 0x04, 0x24, 0xe8, 0, 1, 0, 0, 0xf2, 0x0f, 0x11, 0x04, 0x24, 0xeb, 0xef],
+            true
+        ));
+        assert!(reads_the_clock("clock_gettime@plt") && !reads_the_clock("clock_settime"));
     }
 
     #[test]
