@@ -133,7 +133,7 @@ os.execve(fd, ['kernel'], os.environ)
 }
 
 #[test]
-fn a_program_that_is_gone_or_replaced_while_it_runs() {
+fn a_program_that_is_gone_replaced_or_renamed_while_it_runs() {
     for id in ["sha1", "none"] {
         let sandbox = Sandbox::new();
         let link = format!("-Wl,--build-id={id}");
@@ -145,6 +145,11 @@ fn a_program_that_is_gone_or_replaced_while_it_runs() {
         kernels(sandbox.path(), "prog", &[&link]);
         compiled("made_code.c", &sandbox.path().join("new"), &[&link]);
         let profile = timed(&sandbox, &["./prog", "replace", "new"]);
+        let hot = hottest(&profile);
+        assert_eq!(hot["name"], "hot_kernel", "{id}: {hot:#}");
+
+        kernels(sandbox.path(), "prog", &[&link]);
+        let profile = timed(&sandbox, &["./prog", "rename", "moved"]);
         let hot = hottest(&profile);
         assert_eq!(hot["name"], "hot_kernel", "{id}: {hot:#}");
     }

@@ -76,9 +76,7 @@ pub fn open(pid: Pid, start: Address, path: &str, known: Known) -> io::Result<Op
     {
         return by_name;
     }
-    let linked =
-        by_mapping(&process, pid, start, path).filter(|file| known.is(file) || !matches!(known, Known::BuildId(_)));
-    let linked = linked.or_else(|| by_link(&process, &name, known));
+    let linked = by_mapping(&process, pid, start, path, known).or_else(|| by_link(&process, &name, known));
     if let Some(file) = linked {
         return Ok(Opened { file, by_path: false });
     }
@@ -119,17 +117,27 @@ fn open_regular(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// The mapping's own link, which needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
-fn by_mapping(process: &Path, pid: Pid, start: Address, path: &str) -> Option<File> {
+/// The mapping's own link, which needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN. The file may have another name by now.
+fn by_mapping(process: &Path, pid: Pid, start: Address, path: &str, known: Known) -> Option<File> {
     let maps = read_maps(pid).ok()?;
-    let is_it = |m: &&Mapping| m.contains(start) && bare(m.path.as_bytes()) == bare(path.as_bytes());
-    let mapping = maps.iter().find(is_it)?;
+    let mapping = maps.iter().find(|m: &&Mapping| m.contains(start))?;
     let link = format!("map_files/{:x}-{:x}", mapping.start.get(), mapping.end.get());
-    open_regular(&process.join(link)).ok()
+    let file = open_regular(&process.join(link)).ok()?;
+    let has_its_name = bare(mapping.path.as_bytes()) == bare(path.as_bytes());
+    let is_it = match known {
+        Known::BuildId(_) => known.is(&file),
+        Known::Inode(_) => known.is(&file) || has_its_name,
+        Known::Nothing => has_its_name,
+    };
+    is_it.then_some(file)
 }
 
-/// The program of the process, or one of its open files, if it has this name and is what is looked for.
+/// The program of the process, which may have another name by now, or one of its open files that has this name, if it is what is looked for.
 fn by_link(process: &Path, name: &Path, known: Known) -> Option<File> {
+    let program = open_regular(&process.join("exe")).ok();
+    if let Some(program) = program.filter(|program| !matches!(known, Known::Nothing) && known.is(program)) {
+        return Some(program);
+    }
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     let links = std::iter::once(process.join("exe")).chain(open);
     let name = bare(name.as_os_str().as_bytes());
