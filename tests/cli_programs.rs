@@ -1,4 +1,4 @@
-//! Real programs by both passes, with the memory model.
+//! Real programs by both passes, with the memory model; and code that no pass can count.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -47,4 +47,47 @@ fn a_fortran_program_with_two_threads_has_its_flops_and_its_names() {
     assert_eq!((&add["flops"]["dp"], &add["team"]), (&800_000_000u64.into(), &2.into()));
     assert!(add["file"].as_str().unwrap().ends_with("columns.f90"), "{}", add["file"]);
     assert!(add["time_s"].as_f64().unwrap() > 0.0 && add["bytes"]["dram"].is_number());
+}
+
+/// Code of a file that is no ELF image, in a private mapping that stays writable: as SBCL has its.
+const WRITABLE: &str = "#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void)
+{
+    /* pxor xmm0,xmm0; mov ecx,20000000; addsd xmm0,xmm1; dec ecx; jne; ret */
+    static unsigned char code[4096] = {0x66, 0x0f, 0xef, 0xc0, 0xb9, 0,    0x2d, 0x31, 0x01,
+                                       0xf2, 0x0f, 0x58, 0xc1, 0xff, 0xc9, 0x75, 0xf8, 0xc3};
+    int file = open(\"core.img\", O_RDWR | O_CREAT | O_TRUNC, 0755);
+    if (write(file, code, sizeof code) != sizeof code)
+        return 1;
+    unsigned char *core = mmap(NULL, sizeof code, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE, file, 0);
+    double sum = 0;
+    for (int i = 0; i < 80; i++) {
+        ((volatile unsigned char *)core)[100] = i;
+        sum += ((double (*)(double, double))core)(0, 1);
+    }
+    printf(\"%.1f\\n\", sum);
+}
+";
+
+#[test]
+fn code_that_ran_natively_has_no_counts_and_the_true_reason() {
+    let sandbox = Sandbox::new();
+    sandbox.file("writable.c", WRITABLE, 0o644);
+    assert!(sandbox.shell("cc -O2 -o writable writable.c").status().unwrap().success());
+    for passes in [&["--passes", "both"][..], &[]] {
+        let output = sandbox.run(["--memory", "off"].iter().chain(passes).chain(&["--", "./writable"]));
+        let told = stderr(&output);
+        assert_eq!((status(&output), stdout(&output)), (0, "1600000000.0\n".to_owned()), "{told}");
+        let profile = sandbox.profile("rprof.out");
+        let core = function(&profile, "core.img+0x0");
+        assert!(core["flops"].is_null() && core["share"].as_f64().unwrap() > 0.9, "{core:#}");
+        let reason = core["source"]["flops"]["reason"].as_str().unwrap();
+        let right = if passes.is_empty() { "can be written, which they leave alone" } else { "ran such code natively" };
+        assert!(reason.contains(right), "{reason}");
+        assert!(!told.contains("the two runs differ"), "{told}");
+    }
 }

@@ -35,6 +35,8 @@ use crate::profile::run::Warning;
 
 /// Functions with at least this share of the samples or of the instructions get loops, lines and inline frames.
 const HOT: f64 = 5e-4;
+/// From this share of the counted pass on that ran natively, counts of memory that can be written say nothing.
+const MOSTLY_NATIVE: f64 = 0.5;
 
 /// The evidence, divided among functions.
 pub struct Joined<'e> {
@@ -168,6 +170,8 @@ impl<'e> Joined<'e> {
                 (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.nests.get(&id)))
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
+            let has_code = self.executed.is_some() && code.known(id).place.is_some();
+            let may_differ = has_code && !self.ran_natively(code.known(id), counts.is_some());
             let counts = self.trusted(id, counts.as_ref(), code.known(id));
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {
@@ -176,9 +180,8 @@ impl<'e> Joined<'e> {
                 function.counters = hardware.of_function(id, share, counted);
                 certified::fill(&mut function, hardware, id, share);
             }
-            let has_code = self.executed.is_some() && code.known(id).place.is_some();
             let two_runs = self.evidence.counted.is_some_and(|counted| counted.estimate.is_none());
-            if let (Err(_), true, true, Some(cpu_s)) = (&counts, has_code, two_runs, function.cpu_s) {
+            if let (Err(_), true, true, Some(cpu_s)) = (&counts, may_differ, two_runs, function.cpu_s) {
                 disagreeing.push((cpu_s, function.name.clone()));
             }
             if code.known(id).named && (function.instructions.is_some() || function.flops.is_some()) {
@@ -246,7 +249,7 @@ impl<'e> Joined<'e> {
 
     fn sum_times(&mut self, code: &mut CodeMap) {
         let (Some(sampled), Some(timed)) = (&mut self.sampled, self.evidence.timed) else { return };
-        sampled.find_loops_and_peers(&self.nests, &self.loop_numbers, &timed.on_cpu);
+        sampled.find_loops_and_peers(&self.nests, &self.loop_numbers, &timed.on_cpu, code);
         let samples = &sampled.samples;
         let (function_runs, loop_runs) = runs(samples, code.count(), self.loop_numbers.count());
         let mut by_loop: Vec<Vec<&AttributedSample>> = vec![Vec::new(); self.loop_numbers.count()];
@@ -289,6 +292,9 @@ impl<'e> Joined<'e> {
             let reason = self.evidence.counted_missing.clone();
             return Err(reason.unwrap_or_else(|| "there was no counted pass".into()));
         }
+        if self.ran_natively(known, counts.is_some()) {
+            return Err("its memory can be written, and the counted pass ran such code natively".into());
+        }
         let in_windows = self.intervals.is_some();
         if let Some(timed) = self.evidence.timed {
             let unsampled = Elapsed::default();
@@ -313,6 +319,13 @@ impl<'e> Joined<'e> {
             Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
         };
         counts.ok_or_else(|| reason.into())
+    }
+
+    /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as anybody knows.
+    fn ran_natively(&self, known: &KnownFunction, has_counts: bool) -> bool {
+        let share = self.common.uncounted_share;
+        let is_lost = share >= MOSTLY_NATIVE || !has_counts && share > 0.0;
+        known.made_at_run_time && self.intervals.is_none() && is_lost
     }
 
     /// The half-width of the interval of the counts of the function at `place`, relative; `None`: they were not extended from windows.

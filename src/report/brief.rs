@@ -128,11 +128,15 @@ fn is_worthwhile(profile: &Profile, gain: &Gain<'_>) -> bool {
 
 /// How functions without names get some.
 fn names_missing(profile: &Profile) -> Option<String> {
-    let module = name::shorten(summary::nameless_module(profile)?, 30);
-    Some(format!(
-        "→ {module}: it has no symbols, so its functions have no names: install its debug package (-dbgsym, -debuginfo), \
-         or build it without stripping."
-    ))
+    let module = summary::nameless_module(profile)?;
+    let remedy = match module.starts_with('[') {
+        true => {
+            "let the compiler that made it at run time write a perf map or a jitdump, where it has a switch for that"
+        }
+        false => "install its debug package (-dbgsym, -debuginfo), or build it without stripping",
+    };
+    let module = name::shorten(module, 30);
+    Some(format!("→ {module}: it has no symbols, so its functions have no names: {remedy}."))
 }
 
 /// How code that takes half of the time or more, and that no window counted, may get counts.
@@ -146,8 +150,8 @@ fn counts_missing(profile: &Profile) -> Option<String> {
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
         let name = name::shorten(&hottest.name, 30);
         let remedy = match profile.run.ranks.is_empty() {
-            true => "a start with `--passes both` counts more, in a second run",
-            false => "a second launch with `--passes counted` counts more",
+            true => "`--passes both` counts more, in a second run, but no code that stays writable",
+            false => "a second launch with `--passes counted` counts more, but no code that stays writable",
         };
         format!("→ {name}: it has no counts{reason}: {remedy}.")
     })

@@ -24,6 +24,9 @@ pub(super) struct Modules {
     made_code: HashSet<u32>,
 }
 
+/// The name of memory that no file backs.
+const ANONYMOUS: &str = "[anon]";
+
 /// (path, inode, build id): a path may lead to several files one after the other.
 type FileKey = (String, Option<u64>, Option<String>);
 
@@ -31,7 +34,8 @@ type FileKey = (String, Option<u64>, Option<String>);
 enum Key {
     File(String, Option<String>),
     Vdso,
-    Anonymous(u32),
+    /// (process, name)
+    Made(u32, String),
 }
 
 /// An executable mapping as the kernel describes it.
@@ -76,7 +80,7 @@ impl Modules {
             return self.vdso(&mapped);
         }
         if !mapped.is_file() {
-            return Found { module: self.anonymous(mapped.pid), bias: 0, image: None };
+            return Found { module: self.made(mapped.pid, ANONYMOUS), bias: 0, image: None };
         }
         match self.image(&mapped) {
             Lookup::Elf(image) => {
@@ -85,7 +89,11 @@ impl Modules {
                 let build_id = mapped.build_id.clone().or_else(|| image.layout.build_id.clone());
                 Found { module: self.file(&mapped, build_id, bias), bias, image: Some(image) }
             }
-            Lookup::NotElf => Found { module: self.anonymous(mapped.pid), bias: 0, image: None },
+            Lookup::NotElf => {
+                let is_passing = mapped.path.ends_with(" (deleted)") || jit_places::is_dump(mapped.path);
+                let name = if is_passing { ANONYMOUS } else { mapped.path };
+                Found { module: self.made(mapped.pid, name), bias: 0, image: None }
+            }
             Lookup::Unreadable => {
                 let bias = mapped.start.wrapping_sub(mapped.file_offset);
                 Found { module: self.file(&mapped, mapped.build_id.clone(), bias), bias, image: None }
@@ -95,12 +103,17 @@ impl Modules {
 
     /// The module of code that no file backs in process `pid`.
     pub fn anonymous(&mut self, pid: u32) -> u32 {
+        self.made(pid, ANONYMOUS)
+    }
+
+    /// The module of code in process `pid` that no file backs, or the file `name`, which is no ELF image.
+    fn made(&mut self, pid: u32, name: &str) -> u32 {
         if self.made_code.insert(pid) {
             jit_places::remember(pid);
         }
-        self.intern(Key::Anonymous(pid), || ModuleInfo {
+        self.intern(Key::Made(pid, name.to_owned()), || ModuleInfo {
             kind: ModuleKind::Anonymous,
-            path: "[anon]".into(),
+            path: name.to_owned(),
             build_id: None,
             pid,
             bias: 0,

@@ -73,6 +73,9 @@ impl Evidence {
         if windows.iter().all(|w| w.blocks.is_empty()) {
             let reason = match refused.first() {
                 Some(refused) => refused.why.clone(),
+                None if windows.iter().any(|w| !w.threads.is_empty()) => {
+                    "the windows met nothing but code in memory that can be written, which they leave alone".into()
+                }
                 None => "the program, or the collection, ended before the first window".into(),
             };
             return self.without_windows(timed, reason);

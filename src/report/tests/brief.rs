@@ -36,7 +36,7 @@ fn code_without_names_gets_advice() {
 #[test]
 fn code_that_no_window_counted_gets_advice() {
     let mut profile = sample::profile();
-    let hint = "it has no counts (made at run time): a start with `--passes both`";
+    let hint = "it has no counts (made at run time): `--passes both`";
     let flat = |profile: &Profile| text(profile).split_whitespace().collect::<Vec<_>>().join(" ");
     for f in &mut profile.functions {
         f.instructions = None;
