@@ -7,23 +7,21 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser};
 use rprof::cli::{Cli, Command};
 use rprof::session::SessionError;
-use rprof::tracee::own_stack;
+use rprof::tracee::own_stack::{self, Heap};
 
 mod commands;
 mod given;
 
 /// rprof itself failed (docs/conventions.md, Command line).
 const FAILED: u8 = 125;
-
-/// The C library's is slower for the millions of small pieces of the translator, and of those who join what it counted (measured: Numba's
-/// compiler, guest on Zen 4, takes 8.8 s in all instead of 9.9).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+/// Commands that read profiles, on all CPUs, and run no program.
+const READING: [&str; 5] = ["merge", "report", "query", "diff", "predict"];
 
 fn main() -> ExitCode {
     // Before anything else takes memory.
     rprof::tracee::own_limits::lift();
-    own_stack::run(work)
+    let reads = std::env::args_os().nth(1).is_some_and(|command| READING.iter().any(|known| command == *known));
+    own_stack::run(work, if reads { Heap::OfEachThread } else { Heap::Shared })
 }
 
 /// Parses the arguments and runs the subcommand.

@@ -64,6 +64,7 @@ impl CountingEngine for Translator {
         sink: Option<Box<dyn AccessSink>>,
         bursts: Option<Box<dyn BurstSink>>,
     ) -> Result<Counted, CountError> {
+        program::heap::prepare();
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_handoff, false);

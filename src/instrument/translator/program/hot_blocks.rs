@@ -6,6 +6,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::program::address_space::AddressSpace;
+use crate::instrument::translator::program::heap;
 use crate::instrument::translator::program::thread::Thread;
 use crate::instrument::translator::relayout::hot_code::HotnessPoll;
 
@@ -22,6 +23,8 @@ pub fn look_for_hot_blocks(
     if !looks.is_time(now) {
         return;
     }
+    // A suitable moment: this code runs now and then, and no thread waits for it.
+    heap::advise();
     for (&id, address_space) in address_spaces {
         // Only code without records is relaid out: while threads execute other versions, nobody sees where its jumps go.
         let of_space = || threads.values().filter(|t| t.address_space == id && !t.version.collects());

@@ -2,6 +2,7 @@
 
 pub mod address_space;
 pub mod excursions;
+pub mod heap;
 pub mod hot_blocks;
 pub mod image;
 pub mod thread;

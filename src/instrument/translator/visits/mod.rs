@@ -134,6 +134,7 @@ pub struct Visitor {
 impl Visitor {
     /// Nobody was visited yet.
     pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
+        crate::instrument::translator::program::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let placing =
             PlacingSettings { after: FIRST_RELAYOUT, again: NEXT_RELAYOUT, part: 0, ..PlacingSettings::default() };
