@@ -113,7 +113,8 @@ pub fn read_page_counts(pid: Pid) -> io::Result<PageCounts> {
 pub fn has_fault_pending(tid: Pid) -> bool {
     const FAULTS: [i32; 5] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
     let mask: u64 = FAULTS.iter().map(|signal| 1u64 << (signal - 1)).sum();
-    read_status(tid).is_ok_and(|status| status.pending & mask != 0)
+    // An instruction's signal is never blocked: the kernel unblocks it.
+    read_status(tid).is_ok_and(|status| status.pending & !status.blocked & mask != 0)
 }
 
 /// Whether the thread runs or waits for a processor, not for anything else. False if it is gone.

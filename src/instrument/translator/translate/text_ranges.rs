@@ -40,7 +40,7 @@ impl Untranslated {
             Untranslated::Rewritten => ("code made at run time and rewritten time after time", WITHOUT_JIT),
             Untranslated::Shared => (
                 "code in memory that may be written at another address (shared, a memfd, or a file open for writing)",
-                "let a compiler at run time map its code once, or switch it off; map other code from a file that nobody has open for writing",
+                "map the code once, not also where it is written, or from a file that nobody has open for writing",
             ),
             Untranslated::WritableFile => (
                 "code of a file that is writable and executable (RWX)",

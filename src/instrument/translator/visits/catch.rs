@@ -107,6 +107,8 @@ impl Visitor {
         loop {
             match wait_for(tid, false) {
                 None if since.elapsed() > PATIENCE => {
+                    // It may have been resumed for a signal that went to another thread.
+                    let _ = Running::resumed(tid).interrupt();
                     self.late.insert(tid);
                     return Ok(None);
                 }
