@@ -3,6 +3,7 @@
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::isa::x86_64::classify;
+use crate::isa::x86_64::dataflow::GENERAL_CHANGED_BY_CALLS;
 
 /// The reason for which a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,19 +248,6 @@ fn takes_a_lock(instruction: &Instruction) -> bool {
     }
 }
 
-/// The registers that a call may change (System V ABI), but for those of vectors.
-const OF_CALLEES: [Register; 9] = [
-    Register::RAX,
-    Register::RCX,
-    Register::RDX,
-    Register::RSI,
-    Register::RDI,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-];
-
 /// A loop that writes no memory (but for attempts to take a lock), calls only what `looks` something up, and sets its registers only from
 /// memory that it loads or from the clock: every iteration does the same until the memory changes.
 fn only_polls(body: &[&Instruction], looks_up: impl Fn(&Instruction) -> bool) -> bool {
@@ -272,7 +260,7 @@ fn only_polls(body: &[&Instruction], looks_up: impl Fn(&Instruction) -> bool) ->
             FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {}
             FlowControl::Call if looks_up(instruction) => {
                 looks = true;
-                written.extend(OF_CALLEES);
+                written.extend(GENERAL_CHANGED_BY_CALLS);
                 written.extend((0..32).map(|n| Register::ZMM0 + n));
                 continue;
             }

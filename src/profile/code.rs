@@ -28,6 +28,9 @@ pub struct ModuleInfo {
     pub bias: u64,
 }
 
+/// The name of executable memory that no file backs.
+pub const ANONYMOUS: &str = "[anon]";
+
 /// The kind of a module's mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nix::unistd::Pid;
 
-use crate::profile::code::{ModuleInfo, ModuleKind};
+use crate::profile::code::{ANONYMOUS, ModuleInfo, ModuleKind};
 use crate::tracee::address::Address;
 use crate::tracee::image::Image;
 use crate::tracee::jit_places;
@@ -23,9 +23,6 @@ pub(super) struct Modules {
     /// Processes with code made at run time.
     made_code: HashSet<u32>,
 }
-
-/// The name of memory that no file backs.
-const ANONYMOUS: &str = "[anon]";
 
 /// (path, inode, build id): a path may lead to several files one after the other.
 type FileKey = (String, Option<u64>, Option<String>);

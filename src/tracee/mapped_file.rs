@@ -134,14 +134,14 @@ fn by_mapping(process: &Path, pid: Pid, start: Address, path: &str, known: Known
 
 /// The program of the process, which may have another name by now, or one of its open files that has this name, if it is what is looked for.
 fn by_link(process: &Path, name: &Path, known: Known) -> Option<File> {
-    let program = open_regular(&process.join("exe")).ok();
-    if let Some(program) = program.filter(|program| !matches!(known, Known::Nothing) && known.is(program)) {
-        return Some(program);
-    }
+    let program = process.join("exe");
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let links = std::iter::once(process.join("exe")).chain(open);
+    let links = std::iter::once(program.clone()).chain(open);
     let name = bare(name.as_os_str().as_bytes());
-    let named = links.filter(|link| fs::read_link(link).is_ok_and(|to| bare(to.as_os_str().as_bytes()) == name));
+    let named = links.filter(|link| {
+        let needs_no_name = *link == program && !matches!(known, Known::Nothing);
+        needs_no_name || fs::read_link(link).is_ok_and(|to| bare(to.as_os_str().as_bytes()) == name)
+    });
     named.filter_map(|link| open_regular(&link).ok()).find(|file| known.is(file))
 }
 

@@ -12,7 +12,7 @@ use super::kept_files::Stamp;
 use super::mapped_file::{self, Known};
 use super::maps::{Mapping, read_maps};
 use super::{copied_text, jit_places, kept_files};
-use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
+use crate::profile::code::{ANONYMOUS, CodeRef, ModuleInfo, ModuleKind};
 
 /// A mapping's module, and the conversion of its addresses into module offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl ModuleTable {
         let (kind, path) = match mapping.path.as_str() {
             "[vdso]" => (ModuleKind::Vdso, "[vdso]"),
             "[vsyscall]" => (ModuleKind::Kernel, "[vsyscall]"),
-            _ => (ModuleKind::Anonymous, "[anon]"),
+            _ => (ModuleKind::Anonymous, ANONYMOUS),
         };
         // The vdso has another address in each process, but is one module: offsets count from its start.
         let bias = if kind == ModuleKind::Vdso { mapping.start.get() } else { 0 };

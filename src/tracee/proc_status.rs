@@ -39,6 +39,14 @@ impl Status {
         (self.pending | self.pending_for_process) & !self.blocked & self.caught != 0
     }
 
+    /// See the function [`has_fault_pending`].
+    pub fn has_fault_pending(&self) -> bool {
+        const FAULTS: [i32; 5] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+        let mask: u64 = FAULTS.iter().map(|signal| 1u64 << (signal - 1)).sum();
+        // An instruction's signal is never blocked: the kernel unblocks it.
+        self.pending & !self.blocked & mask != 0
+    }
+
     /// Whether its system calls may pass filters that ours do not. A program in a container has the filters that rprof has there.
     pub fn may_be_filtered_more_than_us(&self) -> bool {
         self.filtered && (self.filters == 0 || !read_status(Pid::this()).is_ok_and(|own| own.filters == self.filters))
@@ -111,10 +119,7 @@ pub fn read_page_counts(pid: Pid) -> io::Result<PageCounts> {
 /// Whether an instruction that the thread has executed raised a signal that is still to be reported. A stop that was
 /// asked for is reported first, with the registers as the instruction left them.
 pub fn has_fault_pending(tid: Pid) -> bool {
-    const FAULTS: [i32; 5] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
-    let mask: u64 = FAULTS.iter().map(|signal| 1u64 << (signal - 1)).sum();
-    // An instruction's signal is never blocked: the kernel unblocks it.
-    read_status(tid).is_ok_and(|status| status.pending & !status.blocked & mask != 0)
+    read_status(tid).is_ok_and(|status| status.has_fault_pending())
 }
 
 /// Whether the thread runs or waits for a processor, not for anything else. False if it is gone.

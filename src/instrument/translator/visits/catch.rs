@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 
 use super::{Ended, Visitor};
 use crate::tracee::proc_status::{
-    has_fault_pending, is_traced_by_us, read_blocking_call, read_name, read_state, read_status, threads_of,
+    Status, is_traced_by_us, read_blocking_call, read_name, read_state, read_status, threads_of,
 };
 use crate::tracee::restarts::{is_ended_by_stops, is_interrupted};
 use crate::tracee::thread::{Mode, Running, Stopped, TraceError};
@@ -113,14 +113,15 @@ impl Visitor {
                     return Ok(None);
                 }
                 None => std::thread::sleep(LOOK),
-                Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) if has_fault_pending(tid) => {
-                    // It is reported next, or the thread's end if it is gone.
-                    let _ = stopped.resume(Mode::Continue, None);
-                }
                 Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) => {
-                    let about_to_be_signalled = || read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled());
+                    let status = read_status(tid);
+                    if status.as_ref().is_ok_and(Status::has_fault_pending) {
+                        // It is reported next, or the thread's end if it is gone.
+                        let _ = stopped.resume(Mode::Continue, None);
+                        continue;
+                    }
                     let in_call = stopped.registers().is_ok_and(|r| is_interrupted(&r));
-                    if in_call && about_to_be_signalled() {
+                    if in_call && status.is_ok_and(|s| s.is_about_to_be_signalled()) {
                         release(stopped);
                         return Ok(None);
                     }

@@ -25,6 +25,7 @@ use iced_x86::Instruction;
 use crate::isa::dependency::BodyDependencies;
 
 pub use addresses::address_origins;
+pub use uses::GENERAL_CHANGED_BY_CALLS;
 
 /// Bodies of more instructions than this are not analysed.
 pub const LONGEST_BODY: usize = 4096;

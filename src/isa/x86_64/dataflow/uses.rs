@@ -226,9 +226,22 @@ pub(super) fn is_call(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
 }
 
+/// General registers that the System V ABI lets a callee change.
+pub const GENERAL_CHANGED_BY_CALLS: [Register; 9] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
+
 /// Places that the System V ABI lets a callee change.
 fn clobbered_by_calls() -> impl Iterator<Item = Place> {
-    let general = [0u8, 1, 2, 6, 7, 8, 9, 10, 11].into_iter().map(Place::General);
+    let general = GENERAL_CHANGED_BY_CALLS.into_iter().map(|register| Place::General(register.number() as u8));
     let vector = (0..32).map(Place::Vector);
     let rest = (0..8).flat_map(|n| [Place::Mask(n), Place::Mmx(n), Place::X87(n)]);
     general.chain(vector).chain(rest).chain([Place::Carry])
