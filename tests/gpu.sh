@@ -1,7 +1,7 @@
 #!/bin/bash
 # All checks that need a GPU, offline, from prebuilt binaries, in under 8 minutes: tests/gpu.sh [FOLDER]
 #
-# FOLDER (default: target/gpu) holds `rprof`, `gpu_check` and `gpu_cost` (examples/) and `launches` (fixtures/gpu/app.c, linked against a
+# FOLDER (default: target/gpu) holds `rprof`, `tools` (examples/tools/) and `launches` (fixtures/gpu/app.c, linked against a
 # libcuda.so.1); `tests/gpu.sh --prepare` puts them there. What is printed, with the figure that is asked beside each one seen, is quoted in
 # closing notes. Ends with 1 where a check fails.
 set -u -o pipefail
@@ -9,9 +9,9 @@ cd "$(dirname "$0")/.." || exit 1
 
 if [ "${1-}" = --prepare ]; then
     mkdir -p target/gpu
-    cargo build --release --bins --example gpu_check --example gpu_cost || exit 1
-    cp target/release/rprof target/release/examples/gpu_check target/release/examples/gpu_cost target/gpu/ || exit 1
-    strip -g target/gpu/rprof target/gpu/gpu_check target/gpu/gpu_cost
+    cargo build --release --bins --example tools || exit 1
+    cp target/release/rprof target/release/examples/tools target/gpu/ || exit 1
+    strip -g target/gpu/rprof target/gpu/tools
     work=$(mktemp -d) && cc -shared -fPIC -Wl,-soname,libcuda.so.1 fixtures/gpu/libcuda_traced.c -o "$work/libcuda.so.1" -ldl &&
         cc -O2 -pthread fixtures/gpu/app.c "$work/libcuda.so.1" -o target/gpu/launches && cp fixtures/gpu/train.py target/gpu/ && rm -r "$work"
     exit
@@ -52,16 +52,16 @@ for run in 1 2; do
 done
 check ms env XDG_CACHE_HOME="$work/other" "$folder/rprof" machine --gpu --quick --json
 at_most "quick measurement" "$(cat "$work/ms")" ms 2000
-check "$folder/gpu_check" --ceilings "$work/machine1.json" "$work/machine2.json"
+check "$folder/tools" gpu_check --ceilings "$work/machine1.json" "$work/machine2.json"
 
 step "known kernels: counts and classes"
 check ms "$folder/rprof" __gpu_check; echo "the kernel of the start-up check: $(cat "$work/ms") ms"
 check ms "$folder/rprof" __gpu_demo; plain=$(cat "$work/ms"); echo "plain: $plain ms"
 check ms "$folder/rprof" demo --gpu -o "$work/demo"; echo "profiled, runs that count included: $(cat "$work/ms") ms"
 sed -n '/^GPU/,/^Waiting/p' "$work/log"
-check "$folder/gpu_check" "$work/demo/profile.json"
+check "$folder/tools" gpu_check "$work/demo/profile.json"
 check ms "$folder/rprof" --passes timed --gpu-counts l2 -o "$work/l2" -- "$folder/rprof" __gpu_demo
-check "$folder/gpu_check" --received "$work/l2/profile.json"
+check "$folder/tools" gpu_check --received "$work/l2/profile.json"
 
 step "cost of tracing: 120,000 launches by the driver API, alone and under rprof, best of three"
 for _ in 1 2 3; do "$folder/launches" 60000 time 2>&1 >/dev/null; done >"$work/alone"
@@ -91,7 +91,7 @@ echo "a node of a graph: alone $alone us, under rprof $node us"
 at_most "a node of a CUDA graph, more" "$(by 'b - a' "$alone" "$node")" us 1
 
 step "cost of counting"
-check timeout 150 "$folder/gpu_cost" --yard "$folder/rprof"
+check timeout 150 "$folder/tools" gpu_cost --yard "$folder/rprof"
 
 if [ -n "$has_torch" ]; then
     step "PyTorch: traced and counted"
@@ -102,7 +102,7 @@ if [ -n "$has_torch" ]; then
     same "the program's result, traced" "$sum" "$(sum)"
     at_most "a small launch of PyTorch, more" "$(by 'b - a' "$small" "$(awk '/small us/ { print $3; exit }' "$work/log")")" us 8
     sed -n '/^GPU/,/^off the CPU/p' "$work/log"; grep '^!' -A3 "$work/log" | head -30
-    check "$folder/gpu_check" --products "$work/torch/profile.json"
+    check "$folder/tools" gpu_check --products "$work/torch/profile.json"
 
     step "PyTorch: what tracing costs where the GPU takes longer than the host, best of three; what each group of counts costs"
     check ms "$python" "$folder/train.py" 1 b; cp "$work/log" "$work/bound.alone"
@@ -113,7 +113,7 @@ if [ -n "$has_torch" ]; then
         echo "$what: alone $alone us, under rprof $bound us"
         at_most "$what, more" "$(by '100 * (b / a - 1)' "$alone" "$bound")" % "$most"
     done
-    check timeout 150 "$folder/gpu_cost" 2 "$python" "$folder/train.py" 2
+    check timeout 150 "$folder/tools" gpu_cost 2 "$python" "$folder/train.py" 2
 
     step "PyTorch under the counting engine, and with a profiler of its own"
     check ms "$python" "$folder/train.py" 2; plain=$(cat "$work/ms") sum=$(sum)

@@ -1,6 +1,6 @@
 //! Tracing: CUPTI fills buffers with records of what the GPU did; each goes to the log in short form.
 //!
-//! The offsets of the fields used are the same in all versions of the records since CUDA 11 (`tests/gpu_records.rs` compares them with
+//! The offsets of the fields used are the same in all versions of the records since CUDA 11 (`tests/gpu/records.rs` compares them with
 //! NVIDIA's headers).
 
 use core::ffi::c_void;

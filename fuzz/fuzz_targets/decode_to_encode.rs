@@ -1,4 +1,4 @@
-//! Any bytes as text: what the translator makes of them does what they did. `tests/decode_to_encode.rs` runs the same check.
+//! Any bytes as text: what the translator makes of them does what they did. `tests/library/decode_to_encode.rs` runs the same check.
 
 #![no_main]
 

@@ -185,7 +185,7 @@ fn obstacle(levels: u32) -> (String, String) {
     (format!("this device offers no counters: {reason}"), fix.into())
 }
 
-/// Results of CUPTI with their meaning (`tests/gpu_records.rs` compares them with NVIDIA's headers).
+/// Results of CUPTI with their meaning (`tests/gpu/records.rs` compares them with NVIDIA's headers).
 const RESULTS: [(u32, &str); 26] = [
     (1, "invalid parameter"),
     (2, "invalid device"),

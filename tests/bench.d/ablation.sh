@@ -16,8 +16,8 @@ declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_bloc
 patience=900
 known=$work_dir/known
 
-cargo build --release --quiet --example memory_ablation || exit 1
-example=${CARGO_TARGET_DIR:-target}/release/examples/memory_ablation
+cargo build --release --quiet --example tools || exit 1
+tools=${CARGO_TARGET_DIR:-target}/release/examples/tools
 gcc -O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange -fno-loop-unroll-and-jam \
     -o "$known" fixtures/memory/known.c || exit 1
 for program in alternate records passes phased strided; do
@@ -30,7 +30,7 @@ rows() {
     shift
     [[ $name =~ $ONLY ]] || return
     for ((round = 0; round < REPEAT; round++)); do
-        timeout $patience "$example" "$@" || echo "$name: no figures" >&2
+        timeout $patience "$tools" memory_ablation "$@" || echo "$name: no figures" >&2
     done >"$work_dir/rounds"
     python3 - "$work_dir/rounds" "$3" "$4" <<'PYTHON'
 import statistics, sys

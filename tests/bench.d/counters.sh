@@ -13,9 +13,9 @@ set -euo pipefail
 rounds=${1:-9}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-counters=${COUNTERS:-$target/release/examples/counters}
+tools=${TOOLS:-$target/release/examples/tools}
 rprof=${RPROF:-$target/release/rprof}
-[ "${COUNTERS:-}" ] || (cd "$root" && cargo build -q --release --bin rprof --example counters)
+[ "${TOOLS:-}" ] || (cd "$root" && cargo build -q --release --bin rprof --example tools)
 . "$root/tests/bench.d/common.sh"
 fixed_work
 
@@ -46,7 +46,7 @@ run() { # VARIANT COMMAND…
     shift
     case $variant in
     bare-timer) "$work_dir/bare_timer" "$@" ;;
-    counters-*) "$counters" --hz "${variant#counters-}" "${from[@]}" -- "$@" 2>"$work_dir/counts" ;;
+    counters-*) "$tools" counters --hz "${variant#counters-}" "${from[@]}" -- "$@" 2>"$work_dir/counts" ;;
     timed) timed -- "$@" ;;
     timed-counters) timed --counters-from "$work_dir/stand" -- "$@" ;;
     esac

@@ -12,9 +12,8 @@
 # on, each row runs the kernel of likwid-bench that was best in the first, for a fifth of a second.
 set -u -o pipefail
 has() { command -v "$1" >/dev/null; }
-rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
-compare=$(dirname "$rprof")/machine_compare clock=$(dirname "$rprof")/clock
-[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine --example machine_compare --example clock || exit 1
+tools=${TOOLS:-target/release/examples/tools}
+[ "${TOOLS:-}" ] || cargo build --release --quiet --example tools || exit 1
 out=${BENCH_STATE:-$(mktemp)} cache=$(mktemp -d)
 trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
 
@@ -22,7 +21,7 @@ trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
 takes() {
     local what=$1 limit=$2
     shift 2
-    XDG_CACHE_HOME=$cache /usr/bin/time -f "%e %M" "$rprof" "$@" 2>&1 >"$cache/out" | tail -1 |
+    XDG_CACHE_HOME=$cache /usr/bin/time -f "%e %M" "$tools" machine "$@" 2>&1 >"$cache/out" | tail -1 |
         awk -v what="$what" -v limit="$limit" '{ printf "%-28s %6.2f s (at most %s s), %d MB\n", what, $1, limit, $2 / 1000 }'
 }
 if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
@@ -33,7 +32,7 @@ if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
     for n in 1 2 3 4 5; do takes "cached, checked for drift" 0.3 --elements; done
     for n in 1 2 3; do
         takes "full, again" 30 --refresh --json
-        "$compare" "$cache/first" "$cache/out"
+        "$tools" machine_compare "$cache/first" "$cache/out"
         mv "$cache/out" "$cache/first"
     done
     rm -rf "$cache"/*
@@ -54,7 +53,7 @@ pipes() {
     esac
 }
 if [ -z "${BENCH_ONLY:-}" ] && known=$(pipes) && [ "$known" ]; then
-    XDG_CACHE_HOME=$cache "$rprof" --quick 2>/dev/null | awk -v known="$known" '
+    XDG_CACHE_HOME=$cache "$tools" machine --quick 2>/dev/null | awk -v known="$known" '
         BEGIN { split(known, per) }
         $1 == "dp.fma" || $1 == "dp.peak" {
             want = per[$1 == "dp.fma" ? 1 : 2]
@@ -93,9 +92,9 @@ likwid() {
             END { if (each) print int(0.2 / each) + 1 }' "$out")
         duration="-s 1"
         [ -z "$count" ] || duration="-i $count"
-        before=$("$clock")
+        before=$("$tools" clock)
         said=$(likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null)
-        awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" -v before="$before" -v after="$("$clock")" '
+        awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" -v before="$before" -v after="$("$tools" clock)" '
                 /^MFlops\/s:/ { flops = 1e6 * $2 }
                 /^MByte\/s:/ { bytes = 1e6 * $2 }
                 /^Time:/ { seconds = $2 }
@@ -122,7 +121,7 @@ streams() { # level, threads, set in kB for all threads
 }
 
 for ((round = 0; round < rounds; round++)); do
-    XDG_CACHE_HOME=$cache "$rprof" --quick --refresh --elements 2>/dev/null | sed 's/^/rprof /' >>"$out"
+    XDG_CACHE_HOME=$cache "$tools" machine --quick --refresh --elements 2>/dev/null | sed 's/^/rprof /' >>"$out"
     for threads in ${BENCH_THREADS:-1 $cpus}; do
         likwid dp.fma "$threads" flops $((threads * l1 / 2)) $(only $(for w in $widths; do echo peakflops_${w}_fma; done))
         likwid dp.balance.addmul "$threads" flops $((threads * l1 / 2)) $(only $(named peakflops))

@@ -248,13 +248,13 @@ if wanted pages; then
 fi
 if wanted curve; then
     echo "The model's hit curve beside the measured working-set sweep:"
-    "$RPROF" machine --json 2>/dev/null | cargo run --release --quiet --example memory_curve
+    "$RPROF" machine --json 2>/dev/null | cargo run --release --quiet --example tools -- memory_curve
     echo
 fi
 if wanted streams; then
-    cargo run --release --quiet --example memory_table || exit 1
+    cargo run --release --quiet --example tools -- memory_table || exit 1
     echo
-    cargo run --release --quiet --example memory_speed || exit 1
+    cargo run --release --quiet --example tools -- memory_speed || exit 1
     echo
 fi
 if wanted cachegrind; then

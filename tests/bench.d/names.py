@@ -1,7 +1,7 @@
 """Names of the hot functions of a program by rprof, perf and gdb.
 
-names.py functions PROGRAM PERF.DATA PROFILE.JSON RESOLVER: a line of JSON for each function with at least 1 % of the samples in
-PERF.DATA. RESOLVER is examples/names.rs; PROFILE.JSON is rprof's own of the same command, which has to know that name, too.
+names.py functions PROGRAM PERF.DATA PROFILE.JSON TOOLS: a line of JSON for each function with at least 1 % of the samples in
+PERF.DATA. TOOLS has examples/tools/names.rs; PROFILE.JSON is rprof's own of the same command, which has to know that name, too.
 names.py table [--all] <ROWS: the table of such lines; 1 if a name of rprof's is worse.
 
 Verdicts: `same`; `alias`: both names stand at that address; `better`: rprof has a name where others have none, or others have that
@@ -127,11 +127,11 @@ def of_gdb(places):
     return answers
 
 
-def functions(program, data, profile, resolver):
+def functions(program, data, profile, tools):
     rows = list(samples(data))
     inside = [(path, at, name) for path, at, name in rows if at is not None and path.startswith("/")]
     asked = "".join(f"{path} {at:#x}\n" for path, at, _ in inside)
-    answers = run(resolver, text=asked).splitlines()
+    answers = run(tools, "names", text=asked).splitlines()
     assert len(answers) == len(inside), f"{len(answers)} answers to {len(inside)} addresses"
     groups = collections.defaultdict(list)
     for (path, at, name), answer in zip(inside, answers):

@@ -12,12 +12,12 @@ RPROF=$(realpath "$RPROF")
 here=$PWD
 fixtures=$PWD/fixtures/real
 # As common.sh has RPROF: what the caller built, else the release build.
-RESOLVER=${BENCH_RESOLVER:-}
-if [ -z "$RESOLVER" ]; then
-    cargo build --release --quiet --example names || exit 1
-    RESOLVER=target/release/examples/names
+TOOLS=${TOOLS:-}
+if [ -z "$TOOLS" ]; then
+    cargo build --release --quiet --example tools || exit 1
+    TOOLS=target/release/examples/tools
 fi
-RESOLVER=$(realpath "$RESOLVER")
+TOOLS=$(realpath "$TOOLS")
 for tool in perf gdb readelf; do
     has $tool || { echo "SKIPPED: packages: $tool is not installed"; exit 0; }
 done
@@ -40,7 +40,7 @@ named() {
     timeout 300 "$RPROF" --quiet --full-names --passes timed -o profile -- "$@" >out.log 2>err.log </dev/null
     [ -e profile/profile.json ] || { printf '%-10s FAILED: rprof: %s\n' "$name" "$(tail -1 err.log)"; return 0; }
     timeout 300 perf record -q -e cpu-clock:u -F 999 -o perf.data -- "$@" >out.log 2>err.log </dev/null
-    python3 "$here/tests/bench.d/names.py" functions "$name" perf.data profile/profile.json "$RESOLVER" >>rows ||
+    python3 "$here/tests/bench.d/names.py" functions "$name" perf.data profile/profile.json "$TOOLS" >>rows ||
         printf '%-10s FAILED: names.py\n' "$name"
 }
 

@@ -11,8 +11,8 @@ set -euo pipefail
 rounds=${1:-9}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-sample=${SAMPLE:-$target/release/examples/sample}
-[ "${SAMPLE:-}" ] || (cd "$root" && cargo build -q --release --bin rprof --example sample)
+tools=${TOOLS:-$target/release/examples/tools}
+[ "${TOOLS:-}" ] || (cd "$root" && cargo build -q --release --bin rprof --example tools)
 RPROF=${RPROF:-$target/release/rprof}
 . "$root/tests/bench.d/common.sh"
 fixed_work
@@ -24,10 +24,10 @@ run() { # VARIANT THREADS: prints the seconds that the work took
     bare-timer) "$work_dir/bare_timer" "${work[@]}" ;;
     rprof) timed -- "${work[@]}" ;;
     rprof-1000) timed -F 1000 -- "${work[@]}" ;;
-    sampler) "$sample" --perf --quiet -- "${work[@]}" ;;
-    sampler-1000) "$sample" --perf -F 1000 --quiet -- "${work[@]}" ;;
-    sampler-fp-1000) "$sample" --perf -F 1000 --stack 0 --quiet -- "${work[@]}" ;;
-    sampler-ptrace) "$sample" --ptrace --quiet -- "${work[@]}" 2>/dev/null ;;
+    sampler) "$tools" sample --perf --quiet -- "${work[@]}" ;;
+    sampler-1000) "$tools" sample --perf -F 1000 --quiet -- "${work[@]}" ;;
+    sampler-fp-1000) "$tools" sample --perf -F 1000 --stack 0 --quiet -- "${work[@]}" ;;
+    sampler-ptrace) "$tools" sample --ptrace --quiet -- "${work[@]}" 2>/dev/null ;;
     perf-record) perf record -q -F 1000 -e cpu-clock -g -o "$work_dir/perf.data" -- "${work[@]}" 2>/dev/null ;;
     esac
 }

@@ -5,6 +5,7 @@ mod coherence;
 mod data;
 mod end_to_end;
 mod feed;
+mod footprint;
 mod kernels;
 mod pages;
 mod programs;

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::PoisonError;
 
 use serde_json::Value;
 
 use crate::cli::{Sandbox, status, stderr, stdout};
-use crate::jobs::{Hosts, MEASURES, any_with, fixtures, is_full, launched, program};
+use crate::jobs::{Hosts, any_with, fixtures, is_full, launched, program, turn_to_measure};
 use crate::network::network;
 
 const RPROF: &str = env!("CARGO_BIN_EXE_rprof");
@@ -96,7 +95,7 @@ fn bytes_between_hosts_without_ipv4_are_those_of_the_kernel() {
 #[test]
 fn a_limited_network_has_its_sustained_rate_whatever_the_burst() {
     let Some((library, _)) = any_with("names") else { return };
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = turn_to_measure();
     for burst in ["64k", "256k"] {
         // A burst that is longer than the messages of a round is the harder case.
         if !is_full() && burst == "64k" {

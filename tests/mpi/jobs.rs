@@ -1,11 +1,15 @@
 //! Programs of both libraries, their launchers, and hosts as network namespaces.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use nix::fcntl::Flock;
 
 use crate::cli::{Sandbox, stderr, stdout};
+use crate::shared::{filled_once, turn};
 
 /// No launcher may run longer.
 const LIMIT_S: &str = "120";
@@ -30,16 +34,25 @@ pub fn built(library: &str) -> Option<PathBuf> {
     all.get(library).cloned()
 }
 
-/// Builds the programs that are older than their sources.
+/// Builds the programs that are older than their sources, once for all tests.
 fn build(library: &'static str) -> Option<(&'static str, PathBuf)> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi-{library}"));
+    let built = filled_once(&format!("made-mpi-{library}"), |note| {
+        if make(library, &folder) {
+            fs::write(note.join("yes"), "").unwrap();
+        }
+    });
+    built.join("yes").exists().then_some((library, folder))
+}
+
+/// Whether the programs could be built.
+fn make(library: &str, folder: &Path) -> bool {
     let mut make = Command::new(fixtures().join("make"));
-    make.arg(library).arg(&folder);
+    make.arg(library).arg(folder);
     if !is_full() {
         make.env("PYTHON", "no");
     }
-    let output = make.output().unwrap();
-    output.status.success().then_some((library, folder))
+    make.output().unwrap().status.success()
 }
 
 /// The program `name` of `library`; `None`: it could not be built.
@@ -64,9 +77,8 @@ pub fn is_full() -> bool {
 }
 
 /// Held while ranks of MPICH run, which spin while they wait: those of two jobs would take each other's CPUs.
-fn alone_if_it_spins(library: &str) -> Option<MutexGuard<'static, ()>> {
-    static SPINS: Mutex<()> = Mutex::new(());
-    (library == "mpich").then(|| SPINS.lock().unwrap_or_else(PoisonError::into_inner))
+fn alone_if_it_spins(library: &str) -> Option<Flock<File>> {
+    (library == "mpich").then(|| turn("mpich-spins"))
 }
 
 /// A shell command in `sandbox` with `$launch` for `ranks` ranks, and `$rprof`; under a time limit.
@@ -178,4 +190,6 @@ impl Drop for Hosts {
 }
 
 /// Held while a test measures the network: ranks of two tests would disturb each other.
-pub static MEASURES: Mutex<()> = Mutex::new(());
+pub fn turn_to_measure() -> Flock<File> {
+    turn("network-measures")
+}

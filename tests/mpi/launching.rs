@@ -1,12 +1,10 @@
 //! Launchers before and behind rprof: output, status and folders.
 
-use std::sync::PoisonError;
-
 use serde_json::{Value, json};
 
 use crate::cli::{self, Sandbox, status, stderr, stdout};
 use crate::jobs::{
-    LIBRARIES, MEASURES, any_with, built, fixtures, is_full, launched, program, side_by_side, unasked_lines,
+    LIBRARIES, any_with, built, fixtures, is_full, launched, program, side_by_side, turn_to_measure, unasked_lines,
 };
 
 #[test]
@@ -31,7 +29,7 @@ fn a_program_s_own_functions_with_such_names_are_none_of_mpi() {
 
 #[test]
 fn rprof_before_a_launcher_merges_its_ranks() {
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = turn_to_measure();
     for library in LIBRARIES {
         if !is_full() && library != LIBRARIES[0] {
             continue;
@@ -231,7 +229,7 @@ fn ceilings_are_measured_once_a_host_however_many_ranks_start() {
         return;
     }
     let Some((library, program)) = any_with("names") else { return };
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = turn_to_measure();
     let sandbox = Sandbox::new();
     let script = format!(
         "export XDG_CACHE_HOME=$PWD/cache; {}/stub_srun -n 4 $rprof --passes counted --memory off -- {}",

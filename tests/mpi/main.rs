@@ -2,6 +2,8 @@
 
 #[path = "../common/cli.rs"]
 mod cli;
+#[path = "../common/shared.rs"]
+mod shared;
 
 mod bad_input;
 mod calls;

@@ -1,12 +1,11 @@
 //! Ceilings of the network between ranks of one host, and the needs of measuring them.
 
 use std::process::Output;
-use std::sync::PoisonError;
 
 use serde_json::Value;
 
 use crate::cli::{Sandbox, status, stderr, stdout};
-use crate::jobs::{LIBRARIES, MEASURES, any_with, is_full, launched, program};
+use crate::jobs::{LIBRARIES, any_with, is_full, launched, program, turn_to_measure};
 
 /// The ceilings that `rprof machine --mpi --json` printed.
 pub fn network(output: &Output) -> Value {
@@ -20,7 +19,7 @@ fn points<'v>(of: &'v Value, name: &str) -> &'v [Value] {
 
 #[test]
 fn the_network_between_ranks_of_one_host_is_measured_and_kept() {
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = turn_to_measure();
     for library in LIBRARIES {
         let Some(program) = program(library, "names") else { continue };
         let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! Estimators of the sampled model that can be left out one at a time, to see what each is worth (`examples/memory_ablation.rs`).
+//! Estimators of the sampled model that can be left out one at a time, to see what each is worth (`examples/tools/memory_ablation.rs`).
 
 /// An estimator that improves figures of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,31 @@
+//! The command as its users run it.
+
+#[path = "../common/cli.rs"]
+mod cli;
+#[path = "../common/page.rs"]
+mod page;
+#[path = "../common/shared.rs"]
+mod shared;
+#[path = "../common/stray.rs"]
+mod stray;
+
+mod bad_input;
+mod book;
+mod demo;
+mod diff_recipe;
+mod disassembly;
+mod hardened;
+mod kernel_workers;
+mod kill;
+mod limits;
+mod markers;
+mod names;
+mod ordinary_user;
+mod processes;
+mod programs;
+mod report;
+mod soak;
+mod source_lines;
+mod streams;
+mod system_calls;
+mod waiting;
