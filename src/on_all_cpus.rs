@@ -19,7 +19,7 @@ pub(crate) fn on_all_cpus<T: Send, R: Send>(
         let threads: Vec<_> = (0..cpus).map(|_| scope.spawn(one_cpu)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    done.sort_by_key(|(i, _)| *i);
+    done.sort_unstable_by_key(|(i, _)| *i);
     done.into_iter().map(|(_, result)| result).collect()
 }
 

@@ -95,7 +95,7 @@ pub fn from_folder(folder: &Path) -> Result<Vec<EventTable>, TableError> {
     let entries = std::fs::read_dir(folder).map_err(unreadable(folder))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "toml"));
-    files.sort();
+    files.sort_unstable();
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
         parse(&path.display().to_string(), &text)

@@ -33,7 +33,7 @@ fn libraries(folder: &Path) -> Vec<PathBuf> {
     let named =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libcupti.so."));
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(named).collect();
-    found.sort_by_key(|path| std::cmp::Reverse(path.clone()));
+    found.sort_unstable_by(|a, b| b.cmp(a));
     found
 }
 

@@ -84,14 +84,14 @@ fn in_order(blocks: Blocks) -> Vec<BlockCount> {
     let blocks = blocks.into_iter();
     let mut blocks: Vec<BlockCount> =
         blocks.flat_map(|(at, here)| here.into_iter().map(move |(code, counts)| block(at, code, counts))).collect();
-    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    blocks.sort_unstable_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
     blocks
 }
 
 fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {
     let mut dynamic: Vec<DynamicCount> =
         counts.dynamic.into_iter().map(|((offset, thread), sum)| DynamicCount { offset, thread, sum }).collect();
-    dynamic.sort_by_key(|d| (d.offset, d.thread));
+    dynamic.sort_unstable_by_key(|d| (d.offset, d.thread));
     let mut executions = counts.executions;
     executions.retain(|&(_, n)| n > 0);
     executions.sort_unstable();

@@ -56,7 +56,7 @@ pub fn loops(blocks: &[Block], entry: u64) -> Vec<Loop> {
 /// Orders loops from outer to inner and links them.
 fn nest(bodies: BTreeMap<usize, (BTreeSet<usize>, Vec<usize>)>, rank: &[usize]) -> Vec<Loop> {
     let mut bodies: Vec<_> = bodies.into_iter().collect();
-    bodies.sort_by_key(|(header, (body, _))| (usize::MAX - body.len(), *header));
+    bodies.sort_unstable_by_key(|(header, (body, _))| (usize::MAX - body.len(), *header));
     let mut loops: Vec<Loop> = Vec::with_capacity(bodies.len());
     for (header, (body, latches)) in &bodies {
         // The smallest loop so far that holds the header; sorted by size, the last one is.

@@ -110,7 +110,7 @@ fn hot_branches(branches: BTreeMap<u64, (u64, u64)>, mispredict_s: f64) -> Vec<H
         seconds: mispredict_s * mispredicted as f64 / all as f64,
     };
     let mut hot: Vec<HotBranch> = branches.into_iter().map(branch).collect();
-    hot.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.offset.cmp(&b.offset)));
+    hot.sort_unstable_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.offset.cmp(&b.offset)));
     hot.truncate(MOST_BRANCHES);
     hot
 }

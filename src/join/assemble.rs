@@ -539,7 +539,7 @@ impl<'e> Joined<'e> {
             }
         }
         let mut figures: Vec<_> = figures.into_iter().collect();
-        figures.sort_by_key(|(offset, _)| *offset);
+        figures.sort_unstable_by_key(|(offset, _)| *offset);
         figures
     }
 }

@@ -42,7 +42,7 @@ pub fn hot_loops(
         loops = working().map(|(id, _, i)| (counts[&id][i as usize] as f64, numbers.number(id, i))).collect();
     }
     loops.retain(|(heat, _)| *heat > 0.0);
-    loops.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    loops.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     loops.into_iter().take(LOOPS).map(|(_, number)| number).collect()
 }
 

@@ -67,10 +67,10 @@ pub fn by_line(
         }
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
-    lines.sort_by(|a, b| descending(&a.1, &b.1).then_with(|| a.0.cmp(&b.0)));
+    lines.sort_unstable_by(|a, b| descending(&a.1, &b.1).then_with(|| a.0.cmp(&b.0)));
     lines.truncate(KEPT);
     let mut inlined: Vec<_> = inlined.into_iter().collect();
-    inlined.sort_by(|a, b| descending(&a.1.1, &b.1.1).then_with(|| a.0.cmp(&b.0)));
+    inlined.sort_unstable_by(|a, b| descending(&a.1.1, &b.1.1).then_with(|| a.0.cmp(&b.0)));
     inlined.truncate(KEPT);
     let line_facts = |(line, figures): (SourceLine, AtInstruction)| LineFacts {
         file: Some(line.file.to_string()),

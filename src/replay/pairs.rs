@@ -49,7 +49,7 @@ pub(super) fn worth_trying(
         }
     }
     let mut pairs: Vec<(Changes, f64)> = cycles.into_iter().collect();
-    pairs.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     pairs.into_iter().map(|(pair, _)| pair).take(PAIRS).collect()
 }
 

@@ -308,7 +308,7 @@ pub fn rank_profiles(folder: &Path) -> Vec<(u32, PathBuf)> {
         .filter_map(|entry| Some((rank(&entry)?, entry.path().join("profile.json"))))
         .filter(|(_, path)| path.is_file())
         .collect();
-    all.sort();
+    all.sort_unstable();
     all
 }
 

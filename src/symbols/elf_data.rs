@@ -21,7 +21,9 @@ pub struct DataSymbol {
 /// addresses are not those of memory, and damaged entries are left out.
 pub fn data_symbols<'a>(files: impl Iterator<Item = &'a ElfFile>) -> Vec<DataSymbol> {
     let mut found: Vec<DataSymbol> = files.flat_map(of_file).collect();
-    found.sort_by(|a, b| (a.start, b.size, a.name.len(), &a.name).cmp(&(b.start, a.size, b.name.len(), &b.name)));
+    found.sort_unstable_by(|a, b| {
+        (a.start, b.size, a.name.len(), &a.name).cmp(&(b.start, a.size, b.name.len(), &b.name))
+    });
     found.dedup_by_key(|symbol| symbol.start);
     found
 }

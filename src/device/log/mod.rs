@@ -68,6 +68,6 @@ pub fn read(folder: &Path) -> Vec<Log> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
-    paths.sort();
+    paths.sort_unstable();
     paths.iter().map(|path| Log::parse(&fs::read(path).unwrap_or_default())).collect()
 }

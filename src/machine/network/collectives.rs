@@ -148,7 +148,7 @@ pub fn add(known: &mut Vec<CollectiveCurve>, new: Vec<CollectiveCurve>) {
             None => known.push(curve),
         }
     }
-    known.sort_by(|a, b| (&a.call, a.members).cmp(&(&b.call, b.members)));
+    known.sort_unstable_by(|a, b| (&a.call, a.members).cmp(&(&b.call, b.members)));
 }
 
 fn joined(old: &Curve, new: &Curve) -> Curve {

@@ -40,7 +40,7 @@ fn of(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
             && !name.contains(OWN_NAME)
     };
     let mut settings: Vec<(String, String)> = variables.filter(|(name, _)| counts(name)).collect();
-    settings.sort();
+    settings.sort_unstable();
     settings
 }
 

@@ -82,7 +82,7 @@ pub fn burst(seen: impl ExactSizeIterator<Item = Option<f64>>) -> Option<f64> {
 
 /// The median; the lower one of two. `None`: there are no values.
 pub fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 

@@ -73,7 +73,7 @@ impl Wanted {
             collective.bytes.sort_unstable();
             collective.bytes.dedup();
         }
-        wanted.collectives.sort();
+        wanted.collectives.sort_unstable();
         wanted
     }
 

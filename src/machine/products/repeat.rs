@@ -29,7 +29,7 @@ pub fn seconds<E>(mut run: impl FnMut(u64) -> Result<Duration, E>) -> Result<f64
         spent += time;
         all.push(time.as_secs_f64() / rounds as f64);
     }
-    all.sort_by(f64::total_cmp);
+    all.sort_unstable_by(f64::total_cmp);
     Ok(all[all.len() / 2])
 }
 

@@ -414,7 +414,7 @@ fn write_fraction(campaign: &mut Campaign, threads: usize) {
         .iter()
         .filter_map(|kind| Some((share(*kind), campaign.found(&format!("dram.{}", kind.name()), threads)?.value?)))
         .collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let (x_unit, y_unit) = ("write share".into(), "byte/s".into());
     campaign.sweep(Sweep { id: "writefraction.dram".into(), x_unit, y_unit, threads: threads as u32, points });
 }

@@ -72,6 +72,6 @@ pub fn merged<'b>(blocks: impl Iterator<Item = &'b BlockCount>) -> Vec<BlockCoun
         }
     }
     let mut blocks: Vec<BlockCount> = by_code.into_values().collect();
-    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    blocks.sort_unstable_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
     blocks
 }

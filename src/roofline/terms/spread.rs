@@ -30,7 +30,7 @@ impl Spread {
         if team < 2 || bytes.is_empty() || all <= 0.0 {
             return Spread::default();
         }
-        bytes.sort_by(|a, b| b.total_cmp(a));
+        bytes.sort_unstable_by(|a, b| b.total_cmp(a));
         bytes.resize(team.max(bytes.len()), 0.0);
         bytes.push(0.0);
         let shares: Vec<f64> = (1..bytes.len()).map(|k| k as f64 * (bytes[k - 1] - bytes[k]) / all).collect();

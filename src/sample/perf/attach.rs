@@ -96,7 +96,7 @@ fn meet(recorder: &mut Recorder, pid: Pid, now_ns: u64) {
     let process = pid.as_raw() as u32;
     recorder.exec(now_ns, process, process);
     let mut tids = threads_of(pid);
-    tids.sort_by_key(|tid| (*tid != pid, *tid));
+    tids.sort_unstable_by_key(|tid| (*tid != pid, *tid));
     for tid in tids {
         if let Some(name) = read_name(tid) {
             recorder.name(now_ns, process, tid.as_raw() as u32, name);

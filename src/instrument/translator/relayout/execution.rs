@@ -87,7 +87,7 @@ impl Execution {
             (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
         });
         let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();
-        blocks.sort_by(|a, b| b.cmp(a));
+        blocks.sort_unstable_by(|a, b| b.cmp(a));
         let mut covered = 0;
         let enough = |(weight, _, _): &(u64, BlockId, u64)| {
             let go_on = (covered as f64) < HOT * self.all as f64;

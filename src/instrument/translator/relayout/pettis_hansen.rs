@@ -71,7 +71,7 @@ fn edges(blocks: &[HotBlock], by_start: &AddressMap<u64, usize>, i: usize) -> Ve
 pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
     let by_start: AddressMap<u64, usize> = blocks.iter().enumerate().map(|(i, b)| (b.at.get(), i)).collect();
     let mut edges: Vec<_> = (0..blocks.len()).flat_map(|i| edges(blocks, &by_start, i)).collect();
-    edges.sort_by(|a, b| b.cmp(a));
+    edges.sort_unstable_by(|a, b| b.cmp(a));
     let mut chain_of: Vec<usize> = (0..blocks.len()).collect();
     let mut chains: Vec<Vec<usize>> = (0..blocks.len()).map(|i| vec![i]).collect();
     for (_, from, to) in edges {

@@ -65,7 +65,7 @@ fn node_lists(root: &Path) -> Vec<(usize, Vec<usize>)> {
             Some((node, cpulist::parse(&read(entry.path().join("cpulist"))?)?))
         })
         .collect();
-    lists.sort();
+    lists.sort_unstable();
     lists
 }
 
