@@ -340,6 +340,16 @@ fn what_is_skipped_says_what_it_lacks() {
     assert!(found > 50, "only {found} places");
 }
 
+/// Each takes seconds to link after every change.
+#[test]
+fn tests_are_in_few_binaries() {
+    let is_binary = |path: &PathBuf| path.extension().is_some_and(|e| e == "rs") || path.join("main.rs").exists();
+    let binaries =
+        |folder: &str| fs::read_dir(root().join(folder)).unwrap().flatten().map(|e| e.path()).filter(is_binary);
+    assert!(binaries("tests").count() <= 10, "{:?}", binaries("tests").collect::<Vec<_>>());
+    assert_eq!(binaries("examples").count(), 1);
+}
+
 #[test]
 fn a_forbidden_edge_is_found() {
     let found = edges("use crate::{isa::facts, report::{text, html}};\nlet x = crate::memory::new();");
