@@ -37,12 +37,14 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         pid: args.pid,
         program: args.program,
         output: args.output,
-        passes: args.passes.map(|p| match p {
+        passes: args.passes.or(args.once.then_some(run::PassesArg::Single)).map(|p| match p {
+            run::PassesArg::Auto => Passes::Auto,
             run::PassesArg::Single => Passes::Single,
             run::PassesArg::Timed => Passes::Timed,
             run::PassesArg::Counted => Passes::Counted,
             run::PassesArg::Both => Passes::Both,
         }),
+        repeat_below_s: args.repeat_below,
         budget: args.budget,
         memory: match args.memory {
             run::MemoryArg::Off => Memory::Off,

@@ -11,12 +11,18 @@ pub struct RunArgs {
     /// Output folder; an existing one is kept as DIR.N
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Which passes to run [default: single]
+    /// Which passes to run [default: auto]
     #[arg(long, value_enum)]
     pub passes: Option<PassesArg>,
-    /// How much windows may slow the program down, as a percentage
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percentage, allow_negative_numbers = true)]
-    pub budget: f64,
+    /// Run the program once: the same as --passes single
+    #[arg(long, conflicts_with_all = ["passes", "pid"])]
+    pub once: bool,
+    /// Run a program again to count it only if it took less than so many seconds
+    #[arg(long, value_name = "S", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    pub repeat_below: f64,
+    /// How much windows may slow the program down, as a percentage [default: 5 %, or 1 s if that is more]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, allow_negative_numbers = true)]
+    pub budget: Option<f64>,
     /// Profile this running process instead of a program, until Ctrl-C, its end, or for --duration; it runs on unchanged
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "passes")]
     pub pid: Option<i32>,
@@ -90,7 +96,7 @@ fn some_seconds(text: &str) -> Result<f64, String> {
 impl RunArgs {
     /// Whether a program is visited while it runs.
     pub fn visits(&self) -> bool {
-        self.pid.is_some() || matches!(self.passes, None | Some(PassesArg::Single))
+        self.pid.is_some() || matches!(self.passes, None | Some(PassesArg::Auto | PassesArg::Single))
     }
 }
 
@@ -104,6 +110,8 @@ fn percentage(text: &str) -> Result<f64, String> {
 /// `--passes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PassesArg {
+    /// Native and sampled, counted in windows after 10 s; what ended before and is not explained runs once more, counted.
+    Auto,
     /// One run: native and sampled, counted in short windows.
     Single,
     /// Native, sampled.

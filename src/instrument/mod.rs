@@ -27,6 +27,7 @@ use crate::tracee::launch::Gated;
 use crate::tracee::remote::RemoteError;
 
 pub use single_step::SingleStep;
+pub use translator::effects::Unrepeatable;
 pub use translator::{PlacingSettings, Translator};
 
 /// A way to count the blocks that a program executes. Two implementations: single-step (slow, the oracle) and translator.
@@ -52,6 +53,8 @@ pub struct Counted {
     pub memory: Option<MemoryEvidence>,
     /// The evidence of the sink of bursts, if there was one.
     pub bursts: Option<BurstEvidence>,
+    /// Why a run that repeats another one was ended before the program did so.
+    pub ended_before: Option<Unrepeatable>,
 }
 
 /// Why a program could not be counted.

@@ -36,18 +36,11 @@ pub fn profile(
         command: options.program.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         exit_status,
         signal,
-        warnings: evidence.warnings,
+        warnings: evidence.warnings.clone(),
         ..Run::default()
     };
     let devices = gpu::devices(&evidence.gpu);
-    let joined = join::Evidence {
-        timed: evidence.timed.as_ref(),
-        counted: evidence.counted.as_ref(),
-        memory: evidence.memory.as_ref(),
-        replayed: evidence.replayed.as_ref(),
-        counters: evidence.counters.as_ref(),
-        counted_missing: evidence.no_counts,
-    };
+    let joined = inputs(&evidence);
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
     if let Some((rank, job)) = rank {
@@ -59,6 +52,26 @@ pub fn profile(
     profile.run.affinity = Some(affinity());
     analyse(&mut profile, options);
     profile
+}
+
+/// The evidence as the join takes it.
+fn inputs(evidence: &Evidence) -> join::Evidence<'_> {
+    join::Evidence {
+        timed: evidence.timed.as_ref(),
+        counted: evidence.counted.as_ref(),
+        memory: evidence.memory.as_ref(),
+        replayed: evidence.replayed.as_ref(),
+        counters: evidence.counters.as_ref(),
+        counted_missing: evidence.no_counts.clone(),
+    }
+}
+
+/// The share of the program's CPU time that the evidence so far explains.
+pub fn explained_share(options: &RunOptions, machine: &Machine, evidence: &Evidence) -> f64 {
+    let mut symbols = Symbols::default();
+    let mut profile = join(&inputs(evidence), Run::default(), machine.clone(), &mut symbols, options.full_names);
+    analyse(&mut profile, options);
+    roofline::explained::explained_share(&profile)
 }
 
 /// This rank's entry in its own profile.

@@ -15,7 +15,7 @@ use crate::tracee::proc_status::{read_start_ticks, read_state, read_status, thre
 use super::end::ProgramEnd;
 use super::error::stream;
 use super::evidence::Evidence;
-use super::options::RunOptions;
+use super::options::{Budget, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
 use super::progress::{self, Notices};
@@ -48,7 +48,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     };
     notices.say(&format!(
         "profiles process {pid} {until}; it runs on, counted in windows that may slow it down by {} %",
-        progress::in_percent(options.budget)
+        progress::in_percent(options.budget_share())
     ));
     let command = command_line(pid);
     let began = read_start_ticks(process);
@@ -57,7 +57,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         single::Program::Found(process),
         gate.clone(),
         passes::sinks(options, &machine),
-        options.budget,
+        Budget { share: options.budget_share(), least_s: 0.0 },
         Span::of(options),
     );
     let ender = {

@@ -72,7 +72,8 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
 fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
     RunOptions {
         pid: None,
-        budget: 0.05,
+        budget: None,
+        repeat_below_s: 0.0,
         program,
         output,
         passes: Some(Passes::Both),

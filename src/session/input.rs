@@ -63,19 +63,28 @@ impl Input {
         Ok(Input::Other)
     }
 
-    /// Standard input of the first run; `None` inherits ours. With `replay` false it records nothing.
-    pub fn first(&mut self, replay: bool) -> io::Result<Option<OwnedFd>> {
+    /// Standard input of the first run; `None` inherits ours. Of a pipe, so many bytes are recorded to `keep`; `None`: nothing.
+    pub fn first(&mut self, keep: Option<u64>) -> io::Result<Option<OwnedFd>> {
         let Input::Recorded { recording, failed, feeder } = self else {
             return Ok(None);
         };
-        if !replay {
-            return Ok(None);
-        }
+        let Some(most) = keep else { return Ok(None) };
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let source = io::stdin().as_fd().try_clone_to_owned()?;
         let (copy, failed) = (recording.try_clone()?, failed.clone());
-        *feeder = Some(std::thread::spawn(move || tee(source.into(), write.into(), copy, &failed)));
+        *feeder = Some(std::thread::spawn(move || tee(source.into(), write.into(), (copy, most), &failed)));
         Ok(Some(read))
+    }
+
+    /// Whether a second run can have the input that the first one read.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn is_kept(&self) -> Result<(), String> {
+        match self {
+            Input::Recorded { failed, .. } => failed.get().map_or(Ok(()), |error| Err(error.to_string())),
+            Input::File { .. } | Input::Terminal | Input::Other => Ok(()),
+        }
     }
 
     /// Standard input of the second run.
@@ -113,8 +122,13 @@ impl Input {
     }
 }
 
-/// Copies `source` into `pipe` and `recording` until the end of the input or until the pipe has no reader.
-fn tee(mut source: File, mut pipe: File, mut recording: File, failed: &OnceLock<io::Error>) -> io::Result<()> {
+/// Copies `source` into `pipe`, and at most so many bytes into the recording, until the end of the input or until the pipe has no reader.
+fn tee(
+    mut source: File,
+    mut pipe: File,
+    (mut recording, mut most): (File, u64),
+    failed: &OnceLock<io::Error>,
+) -> io::Result<()> {
     let mut buffer = vec![0u8; 64 << 10];
     loop {
         let got = match source.read(&mut buffer) {
@@ -123,7 +137,11 @@ fn tee(mut source: File, mut pipe: File, mut recording: File, failed: &OnceLock<
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
+        if got as u64 > most {
+            let _ = failed.set(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than what rprof keeps"));
+        }
         if failed.get().is_none() {
+            most -= got as u64;
             let _ = recording.write_all(&buffer[..got]).map_err(|error| failed.set(error));
         }
         match pipe.write_all(&buffer[..got]) {
@@ -175,11 +193,26 @@ mod tests {
         let recording = File::open("/dev/null").unwrap();
         let mut pipe = tempfile::tempfile().unwrap();
         let failed = OnceLock::new();
-        tee(source, pipe.try_clone().unwrap(), recording, &failed).unwrap();
+        tee(source, pipe.try_clone().unwrap(), (recording, u64::MAX), &failed).unwrap();
         assert_eq!(failed.get().and_then(io::Error::raw_os_error), Some(libc::EBADF), "it was opened to be read");
         pipe.rewind().unwrap();
         assert_eq!(io::read_to_string(pipe).unwrap().len(), 200_000);
         let mut input = Input::Recorded { recording: unnamed_file().unwrap(), failed: Arc::new(failed), feeder: None };
+        assert!(input.is_kept().is_err());
         assert!(input.second().unwrap_err().to_string().contains("give it by a file"));
+    }
+
+    #[test]
+    fn more_than_is_kept_is_fed_and_said() {
+        let mut source = tempfile::tempfile().unwrap();
+        source.write_all(&vec![7; 200_000]).unwrap();
+        source.rewind().unwrap();
+        let (recording, mut pipe) = (unnamed_file().unwrap(), tempfile::tempfile().unwrap());
+        let failed = OnceLock::new();
+        tee(source, pipe.try_clone().unwrap(), (recording.try_clone().unwrap(), 100_000), &failed).unwrap();
+        pipe.rewind().unwrap();
+        assert_eq!(io::read_to_string(pipe).unwrap().len(), 200_000);
+        assert!(failed.get().unwrap().to_string().contains("longer than"));
+        assert!(recording.metadata().unwrap().len() <= 100_000);
     }
 }

@@ -46,7 +46,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         .map_err(|source| SessionError::Output { path: folder.path().to_owned(), source })?;
     let held = Foreground::hold(Pid::from_raw(0)).map_err(stream("signals"))?;
     let launches: &[Passes] = match options.passes {
-        None | Some(Passes::Both) => &[Passes::Timed, Passes::Counted],
+        None | Some(Passes::Auto | Passes::Both) => &[Passes::Timed, Passes::Counted],
         Some(Passes::Single) => &[Passes::Single],
         Some(Passes::Timed) => &[Passes::Timed],
         Some(Passes::Counted) => &[Passes::Counted],
@@ -140,7 +140,7 @@ fn launch(
     let rank = rank_command(binary, pass, options, folder);
     let argv = launcher_command::with_inserted(&launcher.argv, &rank).unwrap_or_else(|| launcher.argv.clone());
     let streams = if is_first {
-        let stdin = input.first(is_replayed).map_err(stream("standard input"))?;
+        let stdin = input.first(is_replayed.then_some(u64::MAX)).map_err(stream("standard input"))?;
         Streams { stdin, ..Streams::default() }
     } else {
         passes::second_streams(input)?
@@ -169,7 +169,7 @@ fn rank_command(binary: PathBuf, pass: Passes, options: &RunOptions, folder: &Pa
         give("--frequency", hz.to_string().into());
     }
     if pass == Passes::Single {
-        give("--budget", format!("{}%", 100.0 * options.budget).into());
+        give("--budget", format!("{}%", 100.0 * options.budget_share()).into());
     }
     if pass != Passes::Counted {
         let window = [("--from", options.collected.from_s), ("--to", options.collected.to_s)];

@@ -1,10 +1,11 @@
 //! Drives the passes over one program and turns their results into a report.
 //!
 //! ```text
-//!                                        ┌─▶ single pass ────────────────────────────────┐
+//!                                          ┌─▶ single pass ────────────────────────────────┐
 //!  preflight ─▶ output folder ─▶ ceilings ─┤   the user's run: streams, status             ├─▶ join ─▶ analyse ─▶ write
-//!              (before the program runs)   └─▶ timed pass ─▶ --between ─▶ counted pass ────┘
-//!                                              the user's run            output sunk, input replayed
+//!              (before the program runs)   └─▶ timed pass ─▶ --between ─▶ counted pass ────┤
+//!                                          │   the user's run            output sunk, input replayed
+//!                                          └─▶ auto: single pass, windows late ─▶ unexplained? ─▶ counted pass without effects
 //! ```
 //!
 //! The first run is the user's own: it has the terminal and the streams, and its exit status is ours. Any failure to count
@@ -12,6 +13,7 @@
 
 mod assemble;
 mod attach;
+mod auto;
 mod between;
 pub mod ceilings;
 pub mod certificates;
@@ -22,6 +24,7 @@ pub mod error;
 mod evidence;
 mod gpu;
 mod hardware;
+mod inherited;
 mod input;
 pub mod job;
 pub mod keeper;
@@ -46,6 +49,7 @@ mod run;
 mod single;
 mod sink;
 mod terminal;
+mod time_limit;
 mod usual_passes;
 
 pub use end::ProgramEnd;

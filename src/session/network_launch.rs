@@ -106,7 +106,8 @@ fn run(launcher: &Program, folder: &Path) -> Result<bool, SessionError> {
     let fail = |source| SessionError::Output { path: path.clone(), source };
     let log = File::create(&path).map_err(fail)?;
     let nothing = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).map_err(fail);
-    let streams = Streams { stdin: Some(nothing()?), stdout: Some(nothing()?), stderr: Some(log.into()) };
+    let streams =
+        Streams { stdin: Some(nothing()?), stdout: Some(nothing()?), stderr: Some(log.into()), further: Vec::new() };
     let pid = spawn_gated(launcher, streams).and_then(|child| child.release()).map_err(passes::launch)?;
     let before = foreground::interruptions();
     let end = Instant::now() + LIMIT;

@@ -1,11 +1,14 @@
 //! The options of a run.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
 use crate::roofline::ImbalancePosition;
+
+use super::progress::in_percent;
 
 /// Options of one profiling run (docs/conventions.md, Command line).
 #[derive(Debug, Clone)]
@@ -16,10 +19,12 @@ pub struct RunOptions {
     pub pid: Option<i32>,
     /// Output folder; `None` is `rprof.out` (under MPI `rprof.out/rank-N`).
     pub output: Option<PathBuf>,
-    /// The passes; `None`: one run, unless an option or the host asks for two (`usual_passes.rs`).
+    /// The passes; `None`: those that fit the options and the host (`usual_passes.rs`).
     pub passes: Option<Passes>,
-    /// The part by which windows may slow the program down.
-    pub budget: f64,
+    /// A program that took less than so many seconds may be run again to count it (`--passes auto`).
+    pub repeat_below_s: f64,
+    /// The part by which windows may slow the program down; `None`: the usual one, or the usual seconds if they are more.
+    pub budget: Option<f64>,
     /// Memory model of the counted pass.
     pub memory: Memory,
     /// Samples per second and thread; `None` is the sampler's default.
@@ -41,6 +46,39 @@ pub struct RunOptions {
     /// Folder with event tables (`*.toml`) and a `sysfs` tree to use in place of this CPU's: for CPUs without a table and
     /// for tests.
     pub counters_from: Option<PathBuf>,
+}
+
+/// By how much windows may slow a program down: a part of its time, or so many seconds if they are more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// The part.
+    pub share: f64,
+    /// The seconds.
+    pub least_s: f64,
+}
+
+impl Budget {
+    /// Where the user asks for none.
+    pub const USUAL: Budget = Budget { share: 0.05, least_s: 1.0 };
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", in_percent(self.share))?;
+        if self.least_s > 0.0 { write!(f, ", or {} s if that is more", self.least_s) } else { Ok(()) }
+    }
+}
+
+impl RunOptions {
+    /// The budget of a program that rprof started by itself: one that the user gave is kept to the letter.
+    pub fn budget(&self) -> Budget {
+        self.budget.map_or(Budget::USUAL, |share| Budget { share, least_s: 0.0 })
+    }
+
+    /// The budget of a program that ran before, or that others wait for: a part of its time alone.
+    pub fn budget_share(&self) -> f64 {
+        self.budget.unwrap_or(Budget::USUAL.share)
+    }
 }
 
 /// A part of the timed pass, in seconds from its start; `None` is open.
@@ -91,6 +129,8 @@ impl CollectedPart {
 /// The passes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passes {
+    /// A run that is native and sampled, counted in windows if it is long; a short one runs once more, counted.
+    Auto,
     /// One run: native and sampled, counted in short windows.
     Single,
     /// Native, sampled.
@@ -105,6 +145,7 @@ impl Passes {
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Passes::Auto => "auto",
             Passes::Single => "single",
             Passes::Timed => "timed",
             Passes::Counted => "counted",
@@ -117,7 +158,7 @@ impl Passes {
         match self {
             Passes::Timed => Some(Passes::Counted),
             Passes::Counted => Some(Passes::Timed),
-            Passes::Single | Passes::Both => None,
+            Passes::Auto | Passes::Single | Passes::Both => None,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The two passes over a program: their inputs and results.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -32,9 +32,10 @@ use crate::tracee::wait::wait_for_status;
 use super::error::stream;
 use super::hardware::{Armed, Hardware};
 use super::input::Input;
-use super::options::{Engine, Memory, RunOptions};
+use super::options::{Budget, Engine, Memory, RunOptions};
 use super::single::{self, Sinks, Span, Visited};
 use super::terminal::TerminalWatch;
+use super::time_limit::TimeLimit;
 use super::{SessionError, launcher, sink};
 
 /// The results of the timed pass besides its evidence.
@@ -57,7 +58,7 @@ pub fn timed(
     options: &RunOptions,
     hardware: Option<&Hardware>,
 ) -> Result<TimedPass, SessionError> {
-    let stdin = input.first(replay).map_err(stream("standard input"))?;
+    let stdin = input.first(replay.then_some(u64::MAX)).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
     let (sampler, counters) = armed(child, "timed", &sampling(options), hardware)?;
@@ -119,8 +120,20 @@ pub struct SinglePass {
     pub visited: Result<Visited, String>,
 }
 
-/// Runs the program once: natively under the sampler, and counted in windows. `launched`: its rank and how many there are, if a
-/// launcher started it.
+/// How a program is counted in windows while it runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    /// By how much they may slow it down.
+    pub budget: Budget,
+    /// When they may come.
+    pub span: Span,
+    /// Its rank and how many there are, if a launcher started it.
+    pub launched: Option<(u32, u32)>,
+    /// So many bytes of its input are kept for another run; `None`: there will be none.
+    pub keep: Option<u64>,
+}
+
+/// Runs the program once: natively under the sampler, and counted in `windows`.
 pub fn single(
     program: &Program,
     variables: &[(OsString, OsString)],
@@ -128,21 +141,23 @@ pub fn single(
     options: &RunOptions,
     hardware: Option<&Hardware>,
     machine: &Machine,
-    launched: Option<(u32, u32)>,
+    windows: Windows,
 ) -> Result<SinglePass, SessionError> {
-    let stdin = input.first(false).map_err(stream("standard input"))?;
+    let stdin = input.first(windows.keep).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let sampling = SampleOptions { most_share: single::sampler_share(options.budget), ..sampling(options) };
+    let sampling = SampleOptions { most_share: single::sampler_share(windows.budget.share), ..sampling(options) };
     let (sampler, counters) = armed(child, "single", &sampling, hardware)?;
     let gate = Gate::default();
     let visits = single::start(
-        single::Program::Child { pid, launched },
+        single::Program::Child { pid, launched: windows.launched },
         gate.clone(),
         sinks(options, machine),
-        options.budget,
-        Span::of(options),
+        windows.budget,
+        windows.span,
     );
+    let is_terminal = matches!(input, Input::Terminal);
+    let terminal = windows.keep.filter(|_| is_terminal).map(|_| TerminalWatch::start(pid));
     let watched = watched(&sampler);
     let watch = Watch::start(watched);
     let result = sampler.run_beside(&gate);
@@ -150,9 +165,10 @@ pub fn single(
     let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let visited = visited(visits.join());
+    let read_terminal = terminal.is_some_and(TerminalWatch::finish);
     let mut timed = result.map_err(failed("single"))?;
     add_seen(&mut timed.evidence, watched, seen);
-    Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })
+    Ok(SinglePass { native: TimedPass { timed, counters, read_terminal }, visited })
 }
 
 /// The sinks of visits.
@@ -168,28 +184,69 @@ pub fn visited(joined: thread::Result<Visited>) -> Result<Visited, String> {
     joined.map_err(|_| "a defect of rprof ended the windows".into())
 }
 
-/// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it has our
-/// streams. `seen`: the CPUs' placement in the first run.
-pub fn counted(
+/// A first run that a counted one repeats without an effect that would come twice.
+#[derive(Debug)]
+pub struct Repeated {
+    /// When the first run began.
+    pub since: SystemTime,
+    /// The longest time that the second one may take.
+    pub limit: Duration,
+    /// Streams in the place of descriptors that the program inherits.
+    pub inherited: Vec<(RawFd, OwnedFd)>,
+}
+
+/// Runs the program under the counting engine with our streams.
+pub fn counted(program: &Program, options: &RunOptions, machine: &Machine) -> Result<Counted, SessionError> {
+    count(program, Streams::default(), None, options, (machine, &[]))
+}
+
+/// Runs the program again under the counting engine, with the replayed `input` of the first run, and its output sunk. `seen`: the CPUs'
+/// placement in the first run. `repeated`: it may have no effect twice.
+pub fn counted_again(
     program: &Program,
-    replay: Option<&mut Input>,
+    input: &mut Input,
+    repeated: Option<Repeated>,
     options: &RunOptions,
-    machine: &Machine,
-    seen: &[PlacementSeen],
+    (machine, seen): (&Machine, &[PlacementSeen]),
 ) -> Result<Counted, SessionError> {
-    let streams = replay.map_or(Ok(Streams::default()), second_streams)?;
+    let mut streams = second_streams(input)?;
+    let limits = repeated.map(|Repeated { since, limit, inherited }| {
+        streams.further = inherited;
+        (since, limit)
+    });
+    count(program, streams, limits, options, (machine, seen))
+}
+
+fn count(
+    program: &Program,
+    streams: Streams,
+    limits: Option<(SystemTime, Duration)>,
+    options: &RunOptions,
+    (machine, seen): (&Machine, &[PlacementSeen]),
+) -> Result<Counted, SessionError> {
     let child = spawn_gated(program, streams).map_err(launch)?;
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let sink = access_sink(options.memory, machine, seen);
     // Bursts need the memory model's levels.
     let bursts = sink.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
-        Engine::Translator => Box::new(instrument::translator::Translator::default()),
+        Engine::Translator => {
+            let repeats = limits.map(|(since, _)| since);
+            Box::new(instrument::translator::Translator { repeats, ..Default::default() })
+        }
         Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
     };
-    engine
+    let limit = limits.map(|(_, limit)| TimeLimit::start(child.pid(), limit));
+    let counted = engine
         .run(child, sink, bursts)
-        .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
+        .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) });
+    match limit.and_then(TimeLimit::exceeded) {
+        Some(limit) => Err(SessionError::Pass {
+            pass: "counted",
+            reason: format!("it took longer than {:.0} s, and was ended", limit.as_secs_f64()),
+        }),
+        None => counted,
+    }
 }
 
 /// Runs the program natively with the collector of `injection` in it, the `replay`ed input, and its output sunk; returns its wait status.
@@ -242,6 +299,7 @@ pub fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
         stdin: Some(input.second().map_err(stream("standard input"))?),
         stdout: Some(sink::like(std::io::stdout().as_fd()).map_err(stream("standard output"))?),
         stderr: Some(sink::like(std::io::stderr().as_fd()).map_err(stream("standard error"))?),
+        further: Vec::new(),
     })
 }
 

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use crate::instrument::Counted;
 use crate::instrument::translator::crash;
 use crate::join;
-use crate::profile::evidence::timed::PlacementSeen;
+use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
@@ -21,14 +21,16 @@ use super::hardware::Hardware;
 use super::input::Input;
 use super::job::{self, Launching};
 use super::launcher::LaunchedRank;
-use super::options::{GpuCounts, Passes, RunOptions};
+use super::options::{Budget, GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
+use super::passes::{Repeated, Windows};
 use super::preflight::{self, Checked};
-use super::progress::{self, Notices};
+use super::progress::Notices;
+use super::single::{Span, Visited};
 use super::usual_passes::WhyTwice;
 use super::{
-    SessionError, assemble, attach, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
+    SessionError, assemble, attach, auto, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
     usual_passes,
 };
 
@@ -79,7 +81,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         None => ceilings::for_a_run(&notices, &mut evidence.warnings),
     };
     let held = Foreground::hold(NOBODY).map_err(stream("signals"))?;
-    if which == Passes::Single && rank.is_none() {
+    if matches!(which, Passes::Auto | Passes::Single) && rank.is_none() {
         Foreground::hold_beside();
     }
     let hardware = match which {
@@ -106,7 +108,10 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             }
             end
         }
-        Passes::Single if setting.counters_suffice() => by_counters(&checked, setting, &mut machine, &mut evidence)?,
+        Passes::Auto | Passes::Single if setting.counters_suffice() => {
+            by_counters(&checked, setting, &mut machine, &mut evidence)?
+        }
+        Passes::Auto => auto::run(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Single => one_pass(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Counted => counted_alone(&checked, setting, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, why_twice, &mut machine, &mut evidence)?,
@@ -135,24 +140,24 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
 
 /// The inputs that stay the same for all passes of a run.
 #[derive(Clone, Copy)]
-struct Setting<'a> {
-    options: &'a RunOptions,
-    notices: &'a Notices,
+pub(super) struct Setting<'a> {
+    pub options: &'a RunOptions,
+    pub notices: &'a Notices,
     /// `None` if no native pass is made.
-    hardware: Option<&'a Hardware>,
-    folder: &'a OutputFolder,
+    pub hardware: Option<&'a Hardware>,
+    pub folder: &'a OutputFolder,
     /// A launcher started this process beside others, as this rank.
-    rank: Option<&'a LaunchedRank>,
+    pub rank: Option<&'a LaunchedRank>,
 }
 
 impl Setting<'_> {
     /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
-    fn looks_again(&self, cpu_s: f64) -> bool {
+    pub fn looks_again(&self, cpu_s: f64) -> bool {
         self.rank.is_none() && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
     }
 
     /// The ranks on this host, whose memory they share; 1 without a launcher.
-    fn processes(&self) -> u32 {
+    pub fn processes(&self) -> u32 {
         self.rank.map_or(1, |rank| job::ranks_here(self.folder.path(), rank))
     }
 
@@ -211,21 +216,48 @@ fn timed_pass(
 }
 
 /// Runs the program once, counted in windows.
-fn one_pass(
+pub(super) fn one_pass(
     checked: &Checked,
     setting: Setting<'_>,
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware, folder, rank } = setting;
+    let Setting { options, notices, rank, .. } = setting;
+    let budget = match rank {
+        Some(_) => Budget { share: options.budget_share(), least_s: 0.0 },
+        None => options.budget(),
+    };
     notices.say(&format!(
-        "runs the program once: natively and sampled, and counted in short windows that may slow it down by {} %",
-        progress::in_percent(options.budget)
+        "runs the program once: natively and sampled, and counted in short windows that may slow it down by {budget}"
     ));
+    let launched = rank.and_then(|rank| Some((rank.rank, rank.ranks?)));
+    let windows = Windows { budget, span: Span::of(options), launched, keep: None };
+    let (end, _, visited) = windows_pass(checked, setting, windows, machine, evidence)?;
+    match visited {
+        (timed, Ok(visited)) => {
+            let _spinner = notices.spinner("replaying bursts of its instructions");
+            evidence.take_visited(timed, visited, machine, setting.processes());
+        }
+        (timed, Err(reason)) => evidence.without_windows(timed, reason),
+    }
+    Ok(end)
+}
+
+/// What windows met: the samples, and the counts or why there are none.
+pub(super) type Met = (TimedEvidence, Result<Visited, String>);
+
+/// Runs the program natively and sampled, and counted in `windows`. Its end, its input, and what the windows met.
+pub(super) fn windows_pass(
+    checked: &Checked,
+    setting: Setting<'_>,
+    windows: Windows,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<(ProgramEnd, FirstInput, Met), SessionError> {
+    let Setting { options, notices, hardware, folder, .. } = setting;
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let place = rank.and_then(|rank| Some((rank.rank, rank.ranks?)));
-    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, place)?;
+    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, windows)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
     evidence.warnings.extend(options.collected.never_began(timed.wall_s));
@@ -238,14 +270,7 @@ fn one_pass(
         evidence.gpu.leave_uncounted(machine);
     }
     evidence.counters = Some(pass.native.counters);
-    match pass.visited {
-        Ok(visited) => {
-            let _spinner = notices.spinner("replaying bursts of its instructions");
-            evidence.take_visited(timed, visited, machine, setting.processes());
-        }
-        Err(reason) => evidence.without_windows(timed, reason),
-    }
-    Ok(match foreground::leaves() {
+    let end = match foreground::leaves() {
         Some(signal) => {
             evidence.warnings.push(Warning::new(
                 "left-running",
@@ -256,7 +281,16 @@ fn one_pass(
             ProgramEnd::Signalled(signal)
         }
         None => ProgramEnd::of(pass.native.timed.status),
-    })
+    };
+    Ok((end, FirstInput { input, read_terminal: pass.native.read_terminal }, (timed, pass.visited)))
+}
+
+/// The input of a first run.
+pub(super) struct FirstInput {
+    /// For another run.
+    pub input: Input,
+    /// It was typed at a terminal.
+    pub read_terminal: bool,
 }
 
 /// Runs the program once, natively: this host's hardware counters are to measure what the report needs.
@@ -297,7 +331,7 @@ fn counted_alone(
     if let Some(reason) = &checked.not_countable {
         return Err(SessionError::CannotExecute { path: checked.program.path.clone(), reason: reason.clone() });
     }
-    let counted = passes::counted(&checked.program, None, setting.options, machine, &[])?;
+    let counted = passes::counted(&checked.program, setting.options, machine)?;
     let end = ProgramEnd::from_wait_status(counted.status);
     evidence.take_counted(counted, machine, setting.processes());
     Ok(end)
@@ -320,7 +354,7 @@ fn both(
         count_kernels(checked, setting, machine, (end, &mut input), evidence);
     }
     let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
-    match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {
+    match second_run(checked, None, options, notices, (machine, seen), (end, &mut input)) {
         Ok(counted) => {
             let _spinner = notices.spinner("replaying bursts of its instructions");
             evidence.take_counted(counted, machine, setting.processes());
@@ -359,10 +393,11 @@ fn blame_the_program(warnings: &mut [Warning]) {
     }
 }
 
-/// Runs the program again under the counting engine. The `first` run ended with this status, had this input, and had the CPUs
-/// at the placement `seen`. The error is why there are no counts.
-fn second_run(
+/// Runs the program again under the counting engine. The first run ended with the status `end`, had this `input`, and had the CPUs
+/// at the placement `seen`. `repeated`: the run may have no effect twice. The error is why there are no counts.
+pub(super) fn second_run(
     checked: &Checked,
+    repeated: Option<Repeated>,
     options: &RunOptions,
     notices: &Notices,
     (machine, seen): (&Machine, &[PlacementSeen]),
@@ -379,13 +414,14 @@ fn second_run(
         between::restore(command).map_err(|error| error.to_string())?;
     }
     let spinner = notices.spinner("counting the program's instructions");
-    let counted = passes::counted(&checked.program, Some(input), options, machine, seen);
+    let counted = passes::counted_again(&checked.program, input, repeated, options, (machine, seen));
     drop(spinner);
     let mut counted = counted.map_err(|error| error.to_string())?;
     if foreground::interruptions() > 0 {
         return Err("the counted pass was interrupted".into());
     }
     match ProgramEnd::from_wait_status(counted.status) {
+        _ if counted.ended_before.is_some() => Ok(counted),
         second if second == end => {
             if let ProgramEnd::Signalled(_) = end {
                 blame_the_program(&mut counted.evidence.warnings);

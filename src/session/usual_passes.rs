@@ -1,4 +1,4 @@
-//! Which passes are made where the user names none: one run, unless an option asks for two.
+//! Which passes are made where the user names none: `auto`, unless an option or the environment asks for others.
 
 use std::fmt;
 
@@ -29,6 +29,9 @@ impl fmt::Display for WhyTwice {
     }
 }
 
+/// In the environment, with 1: a program is never run again.
+const ONCE: &str = "RPROF_ONCE";
+
 /// The passes for `options` without `--passes`, and why there are two.
 pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>) {
     if checked.not_countable.is_some() {
@@ -43,6 +46,9 @@ pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>)
     };
     match asked {
         Some(why) => (Passes::Both, Some(why)),
-        None => (Passes::Single, None),
+        None if options.collected.is_part() || std::env::var_os(ONCE).is_some_and(|value| value == "1") => {
+            (Passes::Single, None)
+        }
+        None => (Passes::Auto, None),
     }
 }

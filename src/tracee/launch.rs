@@ -34,6 +34,8 @@ pub struct Streams {
     pub stdout: Option<OwnedFd>,
     /// Standard error.
     pub stderr: Option<OwnedFd>,
+    /// Others that the child would inherit, by their number.
+    pub further: Vec<(RawFd, OwnedFd)>,
 }
 
 /// Why the program could not be started.
@@ -88,12 +90,15 @@ pub fn spawn_gated_with(
     let envp = pointers(&environment);
     let (gate_read, gate) = pipe()?;
     let (status, status_write) = pipe()?;
-    let redirect = [&streams.stdin, &streams.stdout, &streams.stderr].map(|s| s.as_ref().map_or(-1, |f| f.as_raw_fd()));
+    let standard = [&streams.stdin, &streams.stdout, &streams.stderr].into_iter().zip(0..);
+    let standard = standard.filter_map(|(stream, target)| Some((target, stream.as_ref()?.as_raw_fd())));
+    let further = streams.further.iter().map(|(target, fd)| (*target, fd.as_raw_fd()));
+    let redirect: Vec<(RawFd, RawFd)> = standard.chain(further).collect();
 
     // SAFETY: between fork and execve the child calls only async-signal-safe functions on memory prepared above.
     match unsafe { libc::fork() } {
         -1 => Err(LaunchError::Fork(io::Error::last_os_error())),
-        0 => child(&path, &argv, &envp, redirect, gate_read.as_raw_fd(), gate.as_raw_fd(), status_write.as_raw_fd()),
+        0 => child(&path, &argv, &envp, &redirect, gate_read.as_raw_fd(), gate.as_raw_fd(), status_write.as_raw_fd()),
         pid => Ok(Gated { pid: Pid::from_raw(pid), gate, status, path: program.path.clone() }),
     }
 }
@@ -145,7 +150,7 @@ fn child(
     path: &CString,
     argv: &[*const libc::c_char],
     envp: &[*const libc::c_char],
-    redirect: [RawFd; 3],
+    redirect: &[(RawFd, RawFd)],
     gate: RawFd,
     gate_write: RawFd,
     status: RawFd,
@@ -157,10 +162,8 @@ fn child(
         let mut byte = 0u8;
         while libc::read(gate, (&raw mut byte).cast(), 1) < 0 && *libc::__errno_location() == libc::EINTR {}
         libc::prctl(libc::PR_SET_PDEATHSIG, 0);
-        for (target, fd) in redirect.into_iter().enumerate() {
-            if fd >= 0 {
-                libc::dup2(fd, target as RawFd);
-            }
+        for &(target, fd) in redirect {
+            libc::dup2(fd, target);
         }
         broken_pipe::restore();
         own_limits::restore();

@@ -8,6 +8,7 @@
 //!               │           ├───▶ relayout    hot blocks again: order, inlined leaves, usual targets, huge pages
 //!               │           └───▶ translate   text ─▶ decoded block ─▶ emitted block, probes, links
 //!               │                     └─────▶ code_cache   blocks, exits, lookups, counters, shared memory
+//!               │─── effects     calls that a run which repeats another one may not make
 //!               └─ event_loop ─▶ stops ─▶ tasks (begin, exec, end), signals, system_calls
 //!                      └▶ mailboxes; handoff ─▶ workers: the same for a second code cache
 //! ```
@@ -20,6 +21,7 @@ mod blas;
 mod calls;
 mod code_cache;
 mod counts;
+pub mod effects;
 mod kernel;
 mod mpi;
 mod program;
@@ -29,12 +31,15 @@ mod tracer;
 mod translate;
 pub mod visits;
 
+use std::time::SystemTime;
+
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::tracee::launch::Gated;
+use effects::Effects;
 pub use kernel::crash;
 pub use relayout::hot_code::PlacingSettings;
 use sampling::access_buffer::AccessBuffer;
@@ -46,6 +51,8 @@ use tracer::run::Run;
 pub struct Translator {
     /// When and how hot blocks are relaid out.
     pub placing: PlacingSettings,
+    /// The run repeats the one that began then: it ends before its first call whose effect would come twice.
+    pub repeats: Option<SystemTime>,
     /// Called by each worker when it takes up the mailboxes of a code cache: for tests of concurrent work.
     pub before_handoff: Option<fn()>,
 }
@@ -68,10 +75,12 @@ impl CountingEngine for Translator {
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_handoff, false);
+        run.program.effects = self.repeats.map(Effects::since);
         let status = run.follow();
         if status.is_err() {
             run.end_all();
         }
+        run.take_effects_back();
         let status = status?;
         let mut evidence = CountedEvidence {
             source: "translator".into(),
@@ -92,6 +101,7 @@ impl CountingEngine for Translator {
         evidence.missing = run.evidence.uncounted.missing();
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);
-        Ok(Counted { status, evidence, memory, bursts })
+        let ended_before = run.evidence.ended_before.take();
+        Ok(Counted { status, evidence, memory, bursts, ended_before })
     }
 }

@@ -23,7 +23,7 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
 use crate::sample::{Gate, Reaping, USUAL_SHARE};
-use crate::session::options::{CollectedPart, RunOptions};
+use crate::session::options::{Budget, CollectedPart, RunOptions};
 use crate::tracee::clock::monotonic_ns;
 use crate::tracee::foreground;
 
@@ -76,13 +76,18 @@ impl Span {
         Span { from_s: from_s.unwrap_or(0.0), to_s: to_s.unwrap_or(f64::INFINITY) }
     }
 
+    /// Its later part, from `from_s` on.
+    pub fn from(self, from_s: f64) -> Self {
+        Span { from_s: self.from_s.max(from_s), ..self }
+    }
+
     fn holds(self, now_s: f64) -> bool {
         (self.from_s..self.to_s).contains(&now_s)
     }
 }
 
 /// Visits a running program on a thread of its own until `gate` says that it is over.
-pub fn start(first: Program, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Visited> {
+pub fn start(first: Program, gate: Gate, sinks: Sinks, budget: Budget, span: Span) -> JoinHandle<Visited> {
     std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget, span))
 }
 
@@ -100,8 +105,9 @@ pub enum Program {
     Found(Pid),
 }
 
-fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Visited {
+fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: Budget, span: Span) -> Visited {
     let visitor = Visitor::new(sinks.accesses, sinks.bursts);
+    let first_of = first;
     let (first, launched, mut visitor) = match first {
         Program::Child { pid, launched } => (pid, launched, visitor.of_a_child()),
         Program::Found(pid) => (pid, None, visitor),
@@ -117,8 +123,13 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: f64, s
         refused.push(Refused { pid: first, why: "rprof may not trace it".into() });
     }
     let begun = Instant::now();
-    let of_sampler = if gate.is_sampler_tracing() { sampler_share(budget) } else { PERF_SHARE.min(budget / 2.0) };
-    let mut pace = Pace::new(budget - of_sampler, budget, monotonic_ns());
+    let of_sampler =
+        if gate.is_sampler_tracing() { sampler_share(budget.share) } else { PERF_SHARE.min(budget.share / 2.0) };
+    let visits = Budget { share: budget.share - of_sampler, ..budget };
+    let mut pace = Pace::new(visits, budget.share, monotonic_ns());
+    if let Program::Child { .. } = first_of {
+        pace = pace.of_new_program(span.from_s);
+    }
     if launched.is_some()
         && let Ok(began) = SystemTime::now().duration_since(UNIX_EPOCH)
     {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::instrument::translator::visits::Visit;
 use crate::random::SplitMix;
+use crate::session::options::Budget;
 use crate::session::single::meeting::meeting_s;
 
 /// The first windows are short, so that a short program has many.
 const SHORTEST_S: f64 = 0.002;
-const LONGEST_S: f64 = 0.010;
+const LONGEST_S: f64 = 0.050;
 /// The run time at which windows begin to grow.
 const GROWS_FROM_S: f64 = 0.1;
 /// Least mean distance of two windows.
@@ -23,6 +24,11 @@ const ADVANCE_S: f64 = 0.6;
 const KEPT_BACK: f64 = 0.15;
 /// In the course of these seconds the advance is paid back.
 const PAID_BACK_S: f64 = 5.0;
+/// The least seconds of a budget are spent in the course of these: nobody knows how long a program will run.
+const SPREAD_S: f64 = 3.0;
+/// Windows with addresses begin so many seconds after the first window of a program that has just begun: its start-up executes much code
+/// once, which costs translations and says nothing of what will be hot.
+const STARTS_UP_S: f64 = 1.0;
 /// Part of a window's work that its caches cost: they are cold after a stop, and hold rprof's counters, too.
 const COLD_CACHES: f64 = 0.1;
 /// Cycles a second that turn the price of counting into seconds: the clock is not known here, and few hosts are slower.
@@ -41,6 +47,12 @@ const WITH_ADDRESSES: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Pace {
     budget: f64,
+    /// Seconds that may be spent whatever part of the time they are.
+    least_s: f64,
+    /// When the first window may come.
+    from_s: f64,
+    /// When the first window with addresses may come.
+    addresses_from_s: f64,
     /// Seconds that may be spent in advance.
     advance_s: f64,
     paid_s: f64,
@@ -59,11 +71,14 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For a program that may be slowed down by the part `whole`, and by visits by the part `budget` of its time in the long run: a
-    /// sampler takes the rest. `seed` makes the schedule.
-    pub fn new(budget: f64, whole: f64, seed: u64) -> Self {
+    /// For a program that may be slowed down by the part `whole`, and by visits within `budget`: a sampler takes the rest. `seed` makes
+    /// the schedule.
+    pub fn new(budget: Budget, whole: f64, seed: u64) -> Self {
         let mut pace = Pace {
-            budget: (1.0 - KEPT_BACK) * budget,
+            budget: (1.0 - KEPT_BACK) * budget.share,
+            least_s: (1.0 - KEPT_BACK) * budget.least_s,
+            from_s: 0.0,
+            addresses_from_s: 0.0,
             advance_s: ADVANCE_S * whole,
             paid_s: 0.0,
             paid_for_addresses_s: 0.0,
@@ -77,6 +92,14 @@ impl Pace {
         };
         pace.next_s = LEAST_GAP_S * pace.random.unit();
         pace
+    }
+
+    /// For a program that has just begun, whose visits begin after `from_s` seconds.
+    pub fn of_new_program(mut self, from_s: f64) -> Self {
+        self.from_s = from_s;
+        self.addresses_from_s = from_s + STARTS_UP_S;
+        self.next_s += from_s;
+        self
     }
 
     /// For a rank of a job, which began at `began_s`, the time of day in seconds.
@@ -103,7 +126,9 @@ impl Pace {
 
     /// Whether the next visit records addresses: these cost at most about half of all.
     pub fn records_addresses(&self) -> bool {
-        self.since_addresses + 1 >= WITH_ADDRESSES && 2.0 * self.paid_for_addresses_s <= self.paid_s
+        self.next_s >= self.addresses_from_s
+            && self.since_addresses + 1 >= WITH_ADDRESSES
+            && 2.0 * self.paid_for_addresses_s <= self.paid_s
     }
 
     /// A `visit` ended at `now_s`.
@@ -135,7 +160,10 @@ impl Pace {
     /// When `cost_s` in all is what the budget allows.
     fn affords_s(&self, cost_s: f64) -> f64 {
         let during_advance = (cost_s - self.advance_s) / (self.budget - self.advance_s / PAID_BACK_S);
-        if (..PAID_BACK_S).contains(&during_advance) { during_advance } else { cost_s / self.budget }
+        let by_share = if (..PAID_BACK_S).contains(&during_advance) { during_advance } else { cost_s / self.budget };
+        // The least seconds, spent evenly after the first window.
+        let by_seconds = self.from_s + SPREAD_S * cost_s / self.least_s;
+        if cost_s <= self.least_s { by_share.min(by_seconds) } else { by_share }
     }
 
     /// Nothing was to be visited at `now_s`, or in vain: the next visit comes no earlier than usual, and not before `least_s` have passed.
@@ -162,7 +190,10 @@ mod tests {
 
     /// The visits of a run of so many seconds that stop the program for a millisecond each; those with addresses are long.
     fn run(budget: f64, seconds: f64) -> (Vec<Visit>, f64) {
-        let mut pace = Pace::new(budget, budget, 7);
+        run_with(Pace::new(Budget { share: budget, least_s: 0.0 }, budget, 7), seconds)
+    }
+
+    fn run_with(mut pace: Pace, seconds: f64) -> (Vec<Visit>, f64) {
         let (mut now_s, mut visits) = (0.0, Vec::new());
         while pace.next_s() < seconds {
             now_s = f64::max(now_s, pace.next_s());
@@ -201,7 +232,7 @@ mod tests {
     #[test]
     fn ranks_are_visited_together() {
         let visits_of = |seed: u64, cost: f64| {
-            let mut pace = Pace::new(0.05, 0.05, seed).of_rank(1.7e9);
+            let mut pace = Pace::new(Budget { share: 0.05, least_s: 0.0 }, 0.05, seed).of_rank(1.7e9);
             let mut at = Vec::new();
             while pace.next_s() < 60.0 {
                 let now_s = pace.next_s();
@@ -220,6 +251,21 @@ mod tests {
         let met = one.iter().filter(|at| other.iter().any(|other| (*other - **at).abs() < 1e-6)).count();
         assert!(4 * met > 3 * other.len(), "{met} of {} and {}", one.len(), other.len());
         assert!(one.len() > other.len() && other.len() > 200, "the budget is used: {} and {}", one.len(), other.len());
+    }
+
+    #[test]
+    fn a_short_program_may_be_delayed_by_seconds_and_a_long_one_by_its_share() {
+        let of = |from_s: f64, seconds| run_with(Pace::new(Budget::USUAL, 0.05, 7).of_new_program(from_s), seconds);
+        let (visits, paid_s) = of(0.0, 4.0);
+        assert!((0.7..=1.0).contains(&paid_s), "{paid_s}");
+        assert!(!visits[..10].iter().any(|visit| visit.with_addresses), "not in its first second");
+        let (_, paid_s) = of(0.0, 0.6);
+        assert!(paid_s <= 0.25, "spread over seconds: {paid_s}");
+        let (_, paid_s) = of(10.0, 14.0);
+        assert!((0.7..=1.0).contains(&paid_s), "{paid_s}");
+        assert_eq!(of(10.0, 9.9).0.len(), 0);
+        let (_, paid_s) = of(0.0, 100.0);
+        assert!((3.9..=4.5).contains(&paid_s), "{paid_s}");
     }
 
     #[test]

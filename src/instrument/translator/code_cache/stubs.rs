@@ -69,6 +69,8 @@ pub struct Stubs {
     pub trap: CacheAddress,
     /// ECX is a system call's site; `CONTINUE_AT` is the address of the call, for calls that rprof need not handle.
     pub call: CacheAddress,
+    /// The same, without a look at the call.
+    pub judged_call: CacheAddress,
     /// Its `int3`.
     pub call_trap: CacheAddress,
     /// Read at addresses that the program passes: the arguments of `clone3`, the paths of `open` and `openat`.
@@ -161,6 +163,9 @@ impl Stubs {
         let openat = code.jump_if_ecx_zero();
         let call_trap = code.here();
         code.raw(&[0xcc, 0x0f, 0x0b]); // int3; ud2
+        let judged_call = code.here();
+        code.save(layout::SITE, RCX);
+        code.jump(call_trap);
         code.land(clone);
         code.raw(&[0x89, 0xf9]); // mov ecx, edi
         unless_untraced(&mut code, call_trap);
@@ -224,6 +229,7 @@ impl Stubs {
             wait: (indirect, wait_end),
             trap,
             call,
+            judged_call,
             call_trap,
             peeks: [clone3, open, openat],
             mask_call,

@@ -30,6 +30,8 @@ pub enum CallClass {
     Changes = 8,
     /// The same, recorded if its first argument is a socket.
     ChangesSocket = 9,
+    /// rprof looks at it first, always.
+    Judged = 10,
 }
 
 /// Calls that move bytes of the socket in their first argument.
@@ -64,9 +66,16 @@ const CHANGES: [i64; 11] = [
 pub fn record_sockets(tables: &Shared) {
     // A write that stops is recorded behind the stop.
     let stops = tables.load(u64::from(layout::CALLS) + libc::SYS_write as u64) == CallClass::Stop as u8;
-    MOVES.into_iter().for_each(|number| set(tables, number, CallClass::Moves));
-    CHANGES.into_iter().for_each(|number| set(tables, number, CallClass::Changes));
-    [libc::SYS_close, libc::SYS_fcntl].into_iter().for_each(|number| set(tables, number, CallClass::ChangesSocket));
+    // Judged ones are not recorded.
+    let is_judged = |number| tables.load(u64::from(layout::CALLS) + number as u64) == CallClass::Judged as u8;
+    let record = |number, class| {
+        if !is_judged(number) {
+            set(tables, number, class)
+        }
+    };
+    MOVES.into_iter().for_each(|number| record(number, CallClass::Moves));
+    CHANGES.into_iter().for_each(|number| record(number, CallClass::Changes));
+    [libc::SYS_close, libc::SYS_fcntl].into_iter().for_each(|number| record(number, CallClass::ChangesSocket));
     if stops {
         stop_at_writes(tables);
     }
@@ -89,6 +98,11 @@ pub fn stop_at_writes(tables: &Shared) {
 /// Has `madvise` stop from now on.
 pub fn stop_at_advice(tables: &Shared) {
     set(tables, libc::SYS_madvise, CallClass::Stop);
+}
+
+/// Has `calls` stop from now on, whatever their arguments.
+pub fn judge(tables: &Shared, calls: impl Iterator<Item = i64>) {
+    calls.for_each(|number| set(tables, number, CallClass::Judged));
 }
 
 /// Takes over what `from` decides by what its program did.

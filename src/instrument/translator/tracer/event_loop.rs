@@ -61,10 +61,14 @@ impl Run {
                         deadline = Some(Instant::now() + GRACE);
                     }
                 }
+                Event::Stopped(stopped, stop) if self.evidence.ended_before.is_some() => {
+                    self.end_stopped(stopped, stop)
+                }
                 Event::Stopped(stopped, stop) => {
                     let tid = stopped.tid();
                     match self.stopped(stopped, stop) {
                         Ok(()) | Err(RunError::Gone) => {}
+                        Err(RunError::Unrepeatable(reason)) => self.end_before(reason),
                         Err(error) => {
                             kill_process_of(tid);
                             return Err(error.into());
@@ -75,7 +79,11 @@ impl Run {
         }
         self.evidence.wall_s = self.evidence.roster.now_s();
         self.take_all_back();
-        self.release_all();
+        if self.program.effects.is_some() {
+            self.end_rest();
+        } else {
+            self.release_all();
+        }
         while self.evidence.finish_one(&mut self.recorded.samples.drain) {}
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }

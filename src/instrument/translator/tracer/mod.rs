@@ -15,6 +15,7 @@ pub mod polling;
 pub mod process_signals;
 pub mod program;
 pub mod recorded;
+pub mod repeating;
 pub mod run;
 pub mod run_error;
 pub mod run_evidence;

@@ -28,7 +28,7 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
             let call = registers.orig_rax as i64;
             !matches!(call, libc::SYS_clone | libc::SYS_clone3 | libc::SYS_open | libc::SYS_openat | libc::SYS_openat2)
         }
-        CallClass::Absent | CallClass::Mask | CallClass::Map | CallClass::Rule => true,
+        CallClass::Absent | CallClass::Mask | CallClass::Map | CallClass::Rule | CallClass::Judged => true,
     }
 }
 
@@ -40,7 +40,8 @@ impl Program {
 
     /// Whether the thread is in native code whose system calls matter.
     pub fn watches_calls(&self, tid: Pid) -> bool {
-        self.thread_and_space(tid).is_ok_and(|(thread, space)| thread.native.is_some() && space.begins_natively)
+        self.thread_and_space(tid)
+            .is_ok_and(|(thread, space)| thread.native.is_some() && (space.begins_natively || self.effects.is_some()))
     }
 
     /// A thread in native code stopped before or behind a system call. Returns the call if it is one to be handled as if from the
@@ -50,11 +51,15 @@ impl Program {
         let native = self.thread_mut(tid)?.native.as_mut().ok_or(RunError::Gone)?;
         native.in_call = !native.in_call;
         let registers = stopped.registers()?;
-        let class = class(registers.orig_rax as i64);
-        if !native.in_call || !concerns(class, &registers) {
+        let (in_call, number) = (native.in_call, registers.orig_rax as i64);
+        if in_call {
+            self.judge(tid, number, &registers)?;
+        }
+        let class = class(number);
+        if !in_call || !concerns(class, &registers) {
             return self.go_on(stopped).map(|()| None);
         }
-        native.in_call = false;
+        self.thread_mut(tid)?.native.as_mut().ok_or(RunError::Gone)?.in_call = false;
         // The call is left out, and made again where its result is known at once.
         stopped.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;

@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use crate::instrument::modules::SharedModules;
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::effects::Effects;
 use crate::instrument::translator::kernel::prepare_image::Deferred;
 use crate::instrument::translator::kernel::process_settings::ProcessSettings;
 use crate::instrument::translator::kernel::program_state::is_fault;
@@ -36,6 +37,8 @@ pub(crate) struct Program {
     pub backlog: VecDeque<Event>,
     /// Threads whose stop could not be handled, and that are still in it.
     pub stuck: HashMap<Pid, Stop>,
+    /// The effects of this run, if it repeats another one and may have none twice.
+    pub effects: Option<Effects>,
 }
 
 impl Program {

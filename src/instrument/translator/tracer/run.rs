@@ -76,6 +76,7 @@ impl Run {
         cache.has_sink = self.recorded.samples.drain.is_some();
         cache.set_polling(self.polling.is_on);
         cache.prepare_traces(&contexts);
+        self.program.prepare_to_judge(&cache);
         if self.visits {
             allow_rseq(&cache.tables);
         }

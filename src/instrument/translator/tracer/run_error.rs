@@ -4,6 +4,7 @@ use nix::errno::Errno;
 
 use crate::instrument::CountError;
 use crate::instrument::translator::code_cache::contexts::NoContext;
+use crate::instrument::translator::effects::Unrepeatable;
 use crate::tracee::remote::RemoteError;
 use crate::tracee::thread::TraceError;
 
@@ -22,6 +23,9 @@ pub(crate) enum RunError {
     /// The engine cannot follow the program.
     #[error("{0}")]
     Unsupported(String),
+    /// The run repeats another one, and may not go on.
+    #[error("the run may not be repeated beyond {0}")]
+    Unrepeatable(Unrepeatable),
 }
 
 /// The value; `None` if the thread ended meanwhile.

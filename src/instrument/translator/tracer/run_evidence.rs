@@ -8,6 +8,7 @@ use atomic_refcell::AtomicRefCell;
 use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::effects::Unrepeatable;
 use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::tracer::uncounted::{Release, Uncounted};
 use crate::profile::run::Warning;
@@ -25,6 +26,8 @@ pub(crate) struct RunEvidence {
     pub family_cpu_s: Option<f64>,
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
+    /// Why the run was ended before the program did so.
+    pub ended_before: Option<Unrepeatable>,
 }
 
 impl RunEvidence {

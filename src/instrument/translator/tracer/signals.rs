@@ -48,6 +48,7 @@ impl Run {
                     let unbearable;
                     (stopped, unbearable) = self.program.is_unbearable(stopped, cpu_s)?;
                     if unbearable {
+                        self.program.ensure_seen(Release::Unbearable.reason())?;
                         self.let_go(stopped, Release::Unbearable);
                         return Ok(());
                     }

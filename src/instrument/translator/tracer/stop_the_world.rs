@@ -326,6 +326,7 @@ impl Run {
     /// Releases the process of a thread that is about to make a call which translated code must not make.
     pub fn release_before(&mut self, stopped: Stopped, registers: Registers, why: Release) -> Result<(), RunError> {
         let tid = stopped.tid();
+        self.program.ensure_seen(why.reason())?;
         let (pid, space) = self.program.thread(tid).map(|t| (t.pid, t.address_space))?;
         if self.program.threads.values().any(|t| t.address_space == space && t.pid != pid) {
             let what = format!("{}, in memory that it shares with its parent", why.reason());

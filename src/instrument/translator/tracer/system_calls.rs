@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
 use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::syscall_table::{CallClass, class};
 use crate::instrument::translator::tracer::program::Program;
 use crate::instrument::translator::tracer::run::Run;
 use crate::instrument::translator::tracer::run_error::RunError;
@@ -38,6 +39,7 @@ impl Run {
     /// A thread stopped before the system call of `site`.
     pub fn call_at(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
+        self.program.judge(tid, registers.rax as i64, &registers)?;
         match registers.rax as i64 {
             libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
@@ -80,6 +82,8 @@ impl Run {
                 }
                 self.program.limit(stopped, registers, site)
             }
+            // It may wait for another thread.
+            number if class(number) == CallClass::Native => self.program.rest_in_cache(stopped, registers, site.native),
             _ => self.program.pass(stopped, registers, site),
         }
     }

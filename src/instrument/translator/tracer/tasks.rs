@@ -248,6 +248,7 @@ impl Run {
         if tid == self.first {
             return Err(RunError::Unsupported(why.into()));
         }
+        self.program.ensure_seen(why)?;
         self.evidence.uncounted.unfollowed = true;
         let name = read_name(tid).unwrap_or_default();
         self.evidence.warnings.push(Warning::new(

@@ -100,7 +100,7 @@ impl Writer<'_> {
     /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
     /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
     /// else the call; 6: rprof for filters and dispatch of calls and for `PR_SET_MDWE`, else the call; 7 to 9: the call by a
-    /// stub that records it; 1: rprof, or the call if it makes a task that can be traced.
+    /// stub that records it; 10: rprof; 1: rprof, or the call if it makes a task that can be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
         let id = self.cache.call_sites.len() as u64;
         self.cache.call_sites.push(site);
@@ -168,12 +168,21 @@ impl Writer<'_> {
         cold.land(fault);
         cold.jump(stop);
         cold.set_word(sockets, relative(sockets, cold.here()));
+        let to_judged = CallClass::Judged as i8 - CallClass::Stop as i8;
+        cold.add_small(RCX, -to_judged);
+        let judged = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, to_judged);
         cold.save(layout::SOCKET_KIND, RCX);
         cold.constant(RCX, site.native.get());
         cold.save(layout::SOCKET_NATIVE, RCX);
         cold.constant(RCX, site.after.get());
         cold.save(layout::CONTINUE_AT, RCX);
         cold.jump(stubs.socket);
+        cold.land(judged);
+        cold.constant(RCX, site.native.get());
+        cold.save(layout::CONTINUE_AT, RCX);
+        cold.constant(RCX, id);
+        cold.jump(stubs.judged_call);
         cold.set_word(rules, relative(rules, cold.here()));
         let of_rules = [libc::PR_SET_SECCOMP, SET_DISPATCH, libc::PR_SET_MDWE].map(|option| {
             cold.add_to(RCX, RDI, -option as i8);

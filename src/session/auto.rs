@@ -1,0 +1,214 @@
+//! The default: a first run that is the user's own, and a second one that counts, if that is needed and has no effect twice.
+//!
+//! ```text
+//!  first run   native and sampled ······ 10 s ······ and counted in windows ─▶ end
+//!                                                                               │ explained, too long, not repeatable? ─▶ report
+//!  second run  counted: every instruction, output sunk, input replayed ◀────────┘
+//!              ends before its first call whose effect would come twice
+//! ```
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use crate::instrument::Counted;
+use crate::profile::evidence::counted::Missing;
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+use crate::tracee::foreground;
+
+use super::SessionError;
+use super::assemble;
+use super::end::ProgramEnd;
+use super::evidence::Evidence;
+use super::inherited::Inherited;
+use super::passes::{Repeated, Windows};
+use super::preflight::Checked;
+use super::run::{FirstInput, Setting, one_pass, second_run, windows_pass};
+use super::single::Span;
+use super::sink;
+
+/// So many seconds of a program are left alone: a shorter one is counted in a run of its own.
+const UNTOUCHED_S: f64 = 10.0;
+/// A first run with at least this share of its CPU time explained needs no second one.
+const EXPLAINED: f64 = 0.8;
+/// Most bytes of input that are kept for a second run.
+const KEPT_INPUT: u64 = 64 << 20;
+/// A second run takes about this many times the first one, and some seconds.
+const USUAL_TIMES: f64 = 2.0;
+const USUAL_S: f64 = 1.0;
+/// One that takes longer than so many times the first one, and so many seconds, is ended: it waits for what will not come again.
+const MOST_TIMES: f64 = 20.0;
+const MOST_S: f64 = 60.0;
+
+/// Why a program is not run again, though its first run does not explain it.
+#[derive(Debug, PartialEq)]
+enum WhyOnce {
+    /// It took too long: seconds, and the limit.
+    Long(f64, f64),
+    /// A signal ended it.
+    Signalled(i32),
+    /// It read from the terminal.
+    Terminal,
+    /// Its input was not kept.
+    Input(String),
+    /// The reader of its output left.
+    Output(String),
+    /// The user interrupted it, or rprof was asked to leave.
+    Interrupted,
+}
+
+impl fmt::Display for WhyOnce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WhyOnce::Long(wall_s, most_s) => {
+                write!(f, "it took {wall_s:.0} s, and only programs below {most_s} s are run again (--repeat-below)")
+            }
+            WhyOnce::Signalled(signal) => write!(f, "signal {signal} ended it"),
+            WhyOnce::Terminal => {
+                f.write_str("it read from the terminal, which cannot be replayed; give its input by a file")
+            }
+            WhyOnce::Input(why) => write!(f, "its input cannot be replayed: {why}; give it by a file"),
+            WhyOnce::Output(why) => f.write_str(why),
+            WhyOnce::Interrupted => f.write_str("the run was interrupted"),
+        }
+    }
+}
+
+/// Runs the program, and once more if that is needed and possible. How the user's own run ended.
+pub fn run(
+    checked: &Checked,
+    setting: Setting<'_>,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<ProgramEnd, SessionError> {
+    let Setting { options, notices, .. } = setting;
+    let inherited = Inherited::look();
+    if let Some(number) = inherited.read_once(&options.program) {
+        notices.say(&format!("descriptor {number} can be read only once, so the program is not run again"));
+        return one_pass(checked, setting, machine, evidence);
+    }
+    let budget = options.budget();
+    notices.say(&format!(
+        "runs the program natively and sampled; after {UNTOUCHED_S} s also counted in short windows that may slow it down by {budget}"
+    ));
+    let span = Span::of(options).from(UNTOUCHED_S);
+    let windows = Windows { budget, span, launched: None, keep: Some(KEPT_INPUT) };
+    let since = SystemTime::now();
+    let (end, mut first, (timed, visited)) = windows_pass(checked, setting, windows, machine, evidence)?;
+    let wall_s = timed.wall_s;
+    match visited {
+        Ok(visited) if !visited.windows.is_empty() => {
+            let _spinner = notices.spinner("replaying bursts of its instructions");
+            evidence.take_visited(timed, visited, machine, setting.processes());
+        }
+        _ => evidence.timed = Some(timed),
+    }
+    let has_windows = evidence.counted.is_some();
+    if has_windows && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
+        return Ok(end);
+    }
+    if let Some(why) = why_once(end, &first, wall_s, options.repeat_below_s) {
+        note_once(evidence, has_windows, &why);
+        return Ok(end);
+    }
+    let about_s = (USUAL_TIMES * wall_s + USUAL_S).round();
+    notices.say(&format!("runs once more to count, about {about_s} s; --once for one run"));
+    let limit = Duration::from_secs_f64(MOST_TIMES * wall_s + MOST_S);
+    let repeated = inherited.for_second_run().map(|inherited| Repeated { since, limit, inherited });
+    let counted = match repeated {
+        Ok(repeated) => {
+            let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
+            second_run(checked, Some(repeated), options, notices, (machine, seen), (end, &mut first.input))
+        }
+        Err(error) => Err(format!("a descriptor that it inherits could not be replaced: {error}")),
+    };
+    match counted {
+        Ok(counted) => {
+            if let Some(reason) = &counted.ended_before {
+                notices.say(&format!("ended the second run before {reason}: it would come twice"));
+            }
+            let _spinner = notices.spinner("replaying bursts of its instructions");
+            take_second(counted, setting, machine, evidence);
+        }
+        Err(reason) => {
+            evidence.warnings.push(Warning::new(
+                "no-counted-pass",
+                format!("the program was run again, but not counted: {reason}"),
+                if has_windows { "counts are estimated from windows" } else { "times are known, counts are not" },
+                "--once counts in windows of one run; docs/trust.md lists the limits of the counting engine",
+            ));
+            if !has_windows {
+                evidence.no_counts = Some(reason);
+            }
+        }
+    }
+    Ok(end)
+}
+
+/// Why the program is not run again.
+fn why_once(end: ProgramEnd, first: &FirstInput, wall_s: f64, below_s: f64) -> Option<WhyOnce> {
+    if foreground::leaves().is_some() || foreground::interruptions() > 0 {
+        return Some(WhyOnce::Interrupted);
+    }
+    if let Err(why) = sink::refuse_if_cut_short(end) {
+        return Some(WhyOnce::Output(why));
+    }
+    match end {
+        ProgramEnd::Signalled(signal) => Some(WhyOnce::Signalled(signal)),
+        ProgramEnd::Exited(_) if wall_s >= below_s => Some(WhyOnce::Long(wall_s, below_s)),
+        ProgramEnd::Exited(_) if first.read_terminal => Some(WhyOnce::Terminal),
+        ProgramEnd::Exited(_) => first.input.is_kept().err().map(WhyOnce::Input),
+    }
+}
+
+/// Notes that the program ran once, for the report.
+fn note_once(evidence: &mut Evidence, has_windows: bool, why: &WhyOnce) {
+    let effect = match has_windows {
+        true => "counts are estimated from the windows of that run",
+        false => "times are known, counts are not",
+    };
+    evidence.warnings.push(Warning::new(
+        "not-run-again",
+        format!("the program was not run again to count it: {why}"),
+        effect,
+        "--once counts in windows from the start of one run, --passes both in a second one",
+    ));
+    if !has_windows {
+        evidence.no_counts = Some(format!("the program was not run again to count it: {why}"));
+    }
+}
+
+/// Takes the counts of the second run, in the place of those of windows.
+fn take_second(mut counted: Counted, setting: Setting<'_>, machine: &Machine, evidence: &mut Evidence) {
+    if let Some(reason) = &counted.ended_before {
+        let first_s = evidence.timed.as_ref().map_or(0.0, |timed| timed.cpu_s);
+        counted.evidence.missing = Missing::Executions;
+        let share = if first_s > 0.0 { 1.0 - counted.evidence.cpu_s / first_s } else { 0.0 };
+        counted.evidence.uncounted_share = counted.evidence.uncounted_share.max(share.clamp(0.0, 1.0));
+        counted.evidence.warnings.push(Warning::new(
+            "second-run-ended",
+            format!("the second run was ended before {reason}"),
+            "counts are those of the program until then; its effects did not come twice",
+            "--passes both makes such calls twice; --once counts in windows of one run",
+        ));
+    }
+    evidence.take_counted(counted, machine, setting.processes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::input::Input;
+    use super::*;
+
+    #[test]
+    fn a_program_is_run_again_only_if_that_gives_the_same() {
+        let why = |end, read_terminal, wall_s| {
+            why_once(end, &FirstInput { input: Input::Other, read_terminal }, wall_s, 60.0).map(|why| why.to_string())
+        };
+        assert_eq!(why(ProgramEnd::Exited(0), false, 2.0), None);
+        assert_eq!(why(ProgramEnd::Exited(3), false, 2.0), None);
+        assert!(why(ProgramEnd::Exited(0), true, 2.0).unwrap().contains("terminal"));
+        assert!(why(ProgramEnd::Exited(0), false, 60.0).unwrap().contains("--repeat-below"));
+        assert!(why(ProgramEnd::Signalled(11), false, 2.0).unwrap().contains("signal 11"));
+    }
+}
