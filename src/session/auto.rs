@@ -23,7 +23,7 @@ use super::evidence::Evidence;
 use super::inherited::Inherited;
 use super::passes::{Repeated, Windows};
 use super::preflight::Checked;
-use super::run::{FirstInput, Setting, one_pass, second_run, windows_pass};
+use super::run::{FirstInput, Setting, counters_pass, one_pass, second_run, windows_pass};
 use super::single::Span;
 use super::sink;
 
@@ -87,24 +87,16 @@ pub fn run(
         notices.say(&format!("descriptor {number} can be read only once, so the program is not run again"));
         return one_pass(checked, setting, machine, evidence);
     }
-    let budget = options.budget();
-    notices.say(&format!(
-        "runs the program natively and sampled; after {UNTOUCHED_S} s also counted in short windows that may slow it down by {budget}"
-    ));
-    let span = Span::of(options).from(UNTOUCHED_S);
-    let windows = Windows { budget, span, launched: None, keep: Some(KEPT_INPUT) };
     let since = SystemTime::now();
-    let (end, mut first, (timed, visited)) = windows_pass(checked, setting, windows, machine, evidence)?;
-    let wall_s = timed.wall_s;
-    match visited {
-        Ok(visited) if !visited.windows.is_empty() => {
-            let _spinner = notices.spinner("replaying bursts of its instructions");
-            evidence.take_visited(timed, visited, machine, setting.processes());
-        }
-        _ => evidence.timed = Some(timed),
-    }
+    let (end, mut first) = if setting.counters_suffice() {
+        counters_pass(checked, setting, Some(KEPT_INPUT), machine, evidence)?
+    } else {
+        windows_later(checked, setting, machine, evidence)?
+    };
+    let wall_s = evidence.timed.as_ref().map_or(0.0, |timed| timed.wall_s);
     let has_windows = evidence.counted.is_some();
-    if has_windows && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
+    let may_explain = has_windows || evidence.no_counts.is_some();
+    if may_explain && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
         return Ok(end);
     }
     if let Some(why) = why_once(end, &first, wall_s, options.repeat_below_s) {
@@ -124,6 +116,7 @@ pub fn run(
     };
     match counted {
         Ok(counted) => {
+            evidence.no_counts = None;
             if let Some(reason) = &counted.ended_before {
                 notices.say(&format!("ended the second run before {reason}: it would come twice"));
             }
@@ -143,6 +136,31 @@ pub fn run(
         }
     }
     Ok(end)
+}
+
+/// The first run, with windows only after some seconds.
+fn windows_later(
+    checked: &Checked,
+    setting: Setting<'_>,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<(ProgramEnd, FirstInput), SessionError> {
+    let Setting { options, notices, .. } = setting;
+    let budget = options.budget();
+    notices.say(&format!(
+        "runs the program natively and sampled; after {UNTOUCHED_S} s also counted in short windows that may slow it down by {budget}"
+    ));
+    let span = Span::of(options).from(UNTOUCHED_S);
+    let windows = Windows { budget, span, launched: None, keep: Some(KEPT_INPUT) };
+    let (end, first, (timed, visited)) = windows_pass(checked, setting, windows, machine, evidence)?;
+    match visited {
+        Ok(visited) if !visited.windows.is_empty() => {
+            let _spinner = notices.spinner("replaying bursts of its instructions");
+            evidence.take_visited(timed, visited, machine, setting.processes());
+        }
+        _ => evidence.timed = Some(timed),
+    }
+    Ok((end, first))
 }
 
 /// Why the program is not run again.

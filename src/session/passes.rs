@@ -49,16 +49,17 @@ pub struct TimedPass {
     pub read_terminal: bool,
 }
 
-/// Runs the program natively under the sampler, with these `variables` in its environment.
+/// Runs the program natively under the sampler, with these `variables` in its environment. So many bytes of its input are kept for another
+/// run; `None`: there will be none.
 pub fn timed(
     program: &Program,
     variables: &[(OsString, OsString)],
     input: &mut Input,
-    replay: bool,
+    keep: Option<u64>,
     options: &RunOptions,
     hardware: Option<&Hardware>,
 ) -> Result<TimedPass, SessionError> {
-    let stdin = input.first(replay.then_some(u64::MAX)).map_err(stream("standard input"))?;
+    let stdin = input.first(keep).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
     let (sampler, counters) = armed(child, "timed", &sampling(options), hardware)?;

@@ -95,21 +95,22 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             let reason =
                 "with --from or --to the time is that of a part of the run, the counts would be those of all of it";
             evidence.no_counts = Some(reason.into());
-            timed_pass(&checked, false, setting, &mut machine, &mut evidence)?.0
+            timed_pass(&checked, None, setting, &mut machine, &mut evidence)?.0
         }
         Passes::Timed => {
             let not_countable = checked.not_countable.clone().filter(|_| options.passes.is_none());
             let off = || "the counted pass was switched off with --passes timed".into();
             evidence.no_counts = Some(not_countable.unwrap_or_else(off));
             let again = options.gpu_counts.is_asked_for();
-            let (end, mut input) = timed_pass(&checked, again, setting, &mut machine, &mut evidence)?;
+            let keep = again.then_some(u64::MAX);
+            let (end, mut input) = timed_pass(&checked, keep, setting, &mut machine, &mut evidence)?;
             if again {
-                count_kernels(&checked, setting, &machine, (end, &mut input), &mut evidence);
+                count_kernels(&checked, setting, &machine, (end, &mut input.input), &mut evidence);
             }
             end
         }
-        Passes::Auto | Passes::Single if setting.counters_suffice() => {
-            by_counters(&checked, setting, &mut machine, &mut evidence)?
+        Passes::Single if setting.counters_suffice() => {
+            counters_pass(&checked, setting, None, &mut machine, &mut evidence)?.0
         }
         Passes::Auto => auto::run(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Single => one_pass(&checked, setting, &mut machine, &mut evidence)?,
@@ -162,7 +163,7 @@ impl Setting<'_> {
     }
 
     /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
-    fn counters_suffice(&self) -> bool {
+    pub fn counters_suffice(&self) -> bool {
         let promised = |hardware: &Hardware| one_run::promised(&hardware.outlook(), self.options.memory).is_ok();
         self.options.passes.is_none() && !self.options.collected.is_part() && self.hardware.is_some_and(promised)
     }
@@ -175,26 +176,19 @@ fn is_a_ceiling_refuted(profile: &Profile) -> bool {
     profile.functions.iter().any(|f| f.share.unwrap_or(0.0) >= 0.02 && refuted(f))
 }
 
+/// Runs the program natively and sampled. So many bytes of its input are kept for another run; `None`: there will be none.
 fn timed_pass(
     checked: &Checked,
-    replay: bool,
+    keep: Option<u64>,
     setting: Setting<'_>,
     machine: &mut Machine,
     evidence: &mut Evidence,
-) -> Result<(ProgramEnd, Input), SessionError> {
+) -> Result<(ProgramEnd, FirstInput), SessionError> {
     let Setting { options, notices, hardware, folder, .. } = setting;
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let pass = passes::timed(&checked.program, tracing.variables(), &mut input, replay, options, hardware)?;
+    let pass = passes::timed(&checked.program, tracing.variables(), &mut input, keep, options, hardware)?;
     evidence.gpu = tracing.finish();
-    if replay && pass.read_terminal {
-        evidence.warnings.push(Warning::new(
-            "terminal-input",
-            "the program read from the terminal, which is not replayed",
-            "the counted pass saw the end of its input instead and may have done something else",
-            "give the input by a file or a pipe",
-        ));
-    }
     let mut timed = pass.timed.evidence;
     evidence.warnings.extend(options.collected.never_began(timed.wall_s));
     options.collected.cut(&mut timed);
@@ -212,6 +206,7 @@ fn timed_pass(
         );
     }
     evidence.counters = Some(counters);
+    let input = FirstInput { input, read_terminal: pass.read_terminal };
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 
@@ -293,24 +288,22 @@ pub(super) struct FirstInput {
     pub read_terminal: bool,
 }
 
-/// Runs the program once, natively: this host's hardware counters are to measure what the report needs.
-fn by_counters(
+/// Runs the program natively: this host's hardware counters are to measure what the report needs.
+pub(super) fn counters_pass(
     checked: &Checked,
     setting: Setting<'_>,
+    keep: Option<u64>,
     machine: &mut Machine,
     evidence: &mut Evidence,
-) -> Result<ProgramEnd, SessionError> {
-    setting.notices.say(
-        "runs the program once: this host's hardware counters are certified; loops, dependency chains and advice by line need \
-         --passes both, which counts every instruction, too",
-    );
-    let (end, _) = timed_pass(checked, false, setting, machine, evidence)?;
+) -> Result<(ProgramEnd, FirstInput), SessionError> {
+    setting.notices.say("runs the program natively: this host's hardware counters are certified, and count its work");
+    let (end, input) = timed_pass(checked, keep, setting, machine, evidence)?;
     let kept = evidence.counters.as_ref().map_or(Ok(()), |counters| one_run::kept(counters, setting.options.memory));
     evidence.no_counts = Some(match kept {
         Ok(()) => ONE_RUN.into(),
         Err(why) => format!("{why}; --passes both counts every instruction in a second run"),
     });
-    Ok(end)
+    Ok((end, input))
 }
 
 /// Says that the program will run twice, before it does, and why if the user did not ask for it.
@@ -349,12 +342,21 @@ fn both(
         announce(notices, why_twice);
     }
     let replay = checked.not_countable.is_none();
-    let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
+    let (end, mut input) = timed_pass(checked, replay.then_some(u64::MAX), setting, machine, evidence)?;
+    if replay && input.read_terminal {
+        evidence.warnings.push(Warning::new(
+            "terminal-input",
+            "the program read from the terminal, which is not replayed",
+            "the counted pass saw the end of its input instead and may have done something else",
+            "give the input by a file or a pipe",
+        ));
+    }
+    let input = &mut input.input;
     if options.gpu_counts != GpuCounts::Off && replay {
-        count_kernels(checked, setting, machine, (end, &mut input), evidence);
+        count_kernels(checked, setting, machine, (end, input), evidence);
     }
     let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
-    match second_run(checked, None, options, notices, (machine, seen), (end, &mut input)) {
+    match second_run(checked, None, options, notices, (machine, seen), (end, input)) {
         Ok(counted) => {
             let _spinner = notices.spinner("replaying bursts of its instructions");
             evidence.take_counted(counted, machine, setting.processes());
