@@ -101,7 +101,7 @@ fn text_that_changed_between_visits_is_translated_anew() {
 }
 
 #[test]
-fn one_run_is_what_a_user_gets_who_names_no_passes() {
+fn one_run_is_what_a_user_gets_who_asks_for_it() {
     let sandbox = Sandbox::new();
     one_run_of_a_job(&sandbox);
 }
@@ -119,7 +119,7 @@ fn one_run_of_a_job(sandbox: &Sandbox) -> Value {
     let program = build(sandbox.path(), "mixed");
     let script = format!("#!/bin/sh\necho ran >>log\n{} 3000 >exact\nexit 6\n", program.display());
     sandbox.file("job", script, 0o755);
-    let output = sandbox.run(["--memory", "off", "--budget", "20%", "--", "./job"]);
+    let output = sandbox.run(["--once", "--memory", "off", "--budget", "20%", "--", "./job"]);
     let told = stderr(&output);
     assert_eq!(status(&output), 6, "{told}");
     assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\n", "its effects happen once");
@@ -150,7 +150,8 @@ fn threads_signals_and_forks_survive_visits_that_the_ptrace_sampler_makes_room_f
     let natively = start(&program, &rounds).wait_with_output().unwrap();
     for budget in ["5%", "80%"] {
         let program = program.to_str().unwrap();
-        let output = sandbox.run(["--quiet", "--memory", "off", "--budget", budget, "-o", "r", "--", program, &rounds]);
+        let output = sandbox
+            .run(["--once", "--quiet", "--memory", "off", "--budget", budget, "-o", "r", "--", program, &rounds]);
         assert_eq!(status(&output), 42, "{}", stderr(&output));
         assert_eq!(stdout(&output), String::from_utf8_lossy(&natively.stdout));
         let profile = sandbox.profile("r");
@@ -173,7 +174,7 @@ fn signals_job_control_and_exec_survive_visits_in_a_container() {
     assert!(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status().unwrap().success());
     for _ in 0..times() / 4 {
         let program = program.to_str().unwrap();
-        let output = sandbox.run(["--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program]);
+        let output = sandbox.run(["--once", "--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program]);
         assert_eq!(status(&output), 0, "see fixtures/sample/signals.c for what the status says: {}", stderr(&output));
         std::fs::remove_dir_all(sandbox.path().join("r")).unwrap();
     }
@@ -183,7 +184,7 @@ fn signals_job_control_and_exec_survive_visits_in_a_container() {
 fn where_nobody_may_trace_the_program_runs_once_and_nothing_is_counted() {
     seccomp::refuse(&[libc::SYS_perf_event_open, libc::SYS_ptrace]);
     let sandbox = Sandbox::new();
-    let output = sandbox.shell("exec $RPROF --memory off -- sh -c 'echo once; exit 5'").output().unwrap();
+    let output = sandbox.shell("exec $RPROF --once --memory off -- sh -c 'echo once; exit 5'").output().unwrap();
     assert_eq!((status(&output), stdout(&output).as_str()), (5, "once\n"), "{}", stderr(&output));
     let profile = sandbox.profile("rprof.out");
     let warnings = profile["run"]["warnings"].as_array().unwrap();
@@ -197,7 +198,7 @@ fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
     seccomp::refuse(&[libc::SYS_swapon]);
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "mixed");
-    let output = sandbox.run(["--budget", "20%", "--memory", "off", "--", program.to_str().unwrap(), "4000"]);
+    let output = sandbox.run(["--once", "--budget", "20%", "--memory", "off", "--", program.to_str().unwrap(), "4000"]);
     let profile = sandbox.profile("rprof.out");
     assert_eq!(status(&output), 3, "{}", stderr(&output));
     assert_eq!(function(&profile, "triad")["source"]["flops"]["how"], "estimated", "{}", stderr(&output));
@@ -210,7 +211,7 @@ fn a_program_that_traces_its_own_children_may() {
     let program = program.to_str().unwrap();
     let natively = Command::new(program).output().unwrap();
     for _ in 0..times() / 4 {
-        let output = sandbox.run(["--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program]);
+        let output = sandbox.run(["--once", "--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program]);
         assert_eq!(status(&output), 0, "rounds in which ptrace was refused: {}", stderr(&output));
         assert_eq!(stdout(&output), String::from_utf8_lossy(&natively.stdout));
         let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
@@ -224,7 +225,7 @@ fn a_program_that_traces_its_own_children_may_where_perf_event_open_is_refused()
     seccomp::refuse(&[libc::SYS_perf_event_open]);
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "tracer");
-    let output = sandbox.run(["--quiet", "--memory", "off", "-o", "r", "--", program.to_str().unwrap()]);
+    let output = sandbox.run(["--once", "--quiet", "--memory", "off", "-o", "r", "--", program.to_str().unwrap()]);
     assert_eq!(status(&output), 0, "rounds in which ptrace was refused: {}", stderr(&output));
     let warnings = sandbox.profile("r")["run"]["warnings"].to_string();
     assert!(warnings.contains("it ran without being sampled"), "{warnings}");
@@ -234,8 +235,18 @@ fn a_program_that_traces_its_own_children_may_where_perf_event_open_is_refused()
 fn a_service_that_was_idle_is_visited_when_it_works() {
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "late");
-    let output =
-        sandbox.run(["--quiet", "--memory", "off", "--budget", "50%", "-o", "r", "--", program.to_str().unwrap()]);
+    let output = sandbox.run([
+        "--once",
+        "--quiet",
+        "--memory",
+        "off",
+        "--budget",
+        "50%",
+        "-o",
+        "r",
+        "--",
+        program.to_str().unwrap(),
+    ]);
     assert_eq!((status(&output), stdout(&output).as_str()), (0, "done\n"), "{}", stderr(&output));
     let profile = sandbox.profile("r");
     let late = &function(&profile, "late")["source"]["instructions"];
@@ -258,7 +269,8 @@ fn where_windows_would_not_do_the_program_runs_twice_and_rprof_says_why() {
     let sandbox = Sandbox::new();
     sandbox.file("job", "#!/bin/sh\necho ran >>log\n", 0o755);
     let twice = |option: &str, because: &str| {
-        let output = sandbox.shell(&format!("rm -f log; exec $RPROF --memory off {option} -- ./job")).output().unwrap();
+        let output =
+            sandbox.shell(&format!("rm -f log; exec $RPROF --once --memory off {option} -- ./job")).output().unwrap();
         let told = stderr(&output);
         assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\nran\n", "{option}: {told}");
         assert!(told.contains("runs the program twice") && told.contains(because), "{option}: {told}");

@@ -1,5 +1,6 @@
 //! Judges a call: whether a run that repeats another one may make it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -11,6 +12,7 @@ use nix::unistd::Pid;
 use super::call_table::{Argument, OpenFlags, Target, judged_calls, target, writes};
 use super::descriptors::{Socket, named_file, process_of_pidfd};
 use super::journal::Journal;
+use super::listeners::{Listener, listener_on_port, local_listener};
 use super::paths::{absolute, has_our_files, is_harmless_device, is_of_itself, is_users_terminal, text_at, true_path};
 use super::{Unrepeatable, Why};
 use crate::isa::x86_64::system_call::name;
@@ -48,7 +50,7 @@ pub struct Caller<'c> {
     /// Its arguments.
     pub arguments: [u64; 6],
     /// Processes and threads of the program.
-    pub is_own: &'c dyn Fn(Pid) -> bool,
+    pub own: &'c BTreeSet<Pid>,
 }
 
 impl Caller<'_> {
@@ -61,6 +63,15 @@ impl Caller<'_> {
 
     fn word(&self, at: u64) -> Option<u64> {
         self.memory.read_u64(Address::new(at)).ok()
+    }
+
+    /// The address of a socket in the second and third argument.
+    fn address(&self) -> Vec<u8> {
+        let mut address = vec![0; (self.arguments[2] as usize).min(size_of::<libc::sockaddr_storage>())];
+        match self.memory.read(Address::new(self.arguments[1]), &mut address) {
+            Ok(()) => address,
+            Err(_) => Vec::new(),
+        }
     }
 
     fn refuse(&self, object: impl ToString, why: Why) -> Unrepeatable {
@@ -235,7 +246,7 @@ impl Effects {
             libc::AF_UNSPEC | libc::AF_NETLINK | libc::AF_ALG => Ok(()),
             libc::AF_UNIX => match local_name(caller) {
                 Some(path) if fs::metadata(&path).is_err() => Ok(()),
-                Some(path) if self.journal.has_made(&true_path(&path, true)) => Ok(()),
+                _ if local_listener(caller.own, &caller.address()) != Listener::Other => Ok(()),
                 Some(path) => Err(caller.refuse_file(&path, Why::Received)),
                 None => Err(caller.refuse("a local socket", Why::Received)),
             },
@@ -243,6 +254,9 @@ impl Effects {
             libc::AF_INET | libc::AF_INET6
                 if Socket::look(caller.pid, caller.arguments[0] as i32).is_some_and(|socket| !socket.is_stream) =>
             {
+                Ok(())
+            }
+            libc::AF_INET | libc::AF_INET6 if listener_on_port(caller.own, &caller.address()) != Listener::Other => {
                 Ok(())
             }
             libc::AF_INET | libc::AF_INET6 => Err(caller.refuse("a network socket", Why::Received)),
@@ -260,10 +274,8 @@ fn writes_through(arguments: [u64; 6]) -> bool {
 
 /// The path in the address of a local socket; `None`: it is an abstract one, or of another family.
 fn local_name(caller: &Caller<'_>) -> Option<PathBuf> {
-    let mut address = [0; size_of::<libc::sockaddr_un>()];
-    let size = (caller.arguments[2] as usize).min(address.len());
-    caller.memory.read(Address::new(caller.arguments[1]), &mut address[..size]).ok()?;
-    let family = i32::from(u16::from_ne_bytes([address[0], address[1]]));
+    let address = caller.address();
+    let family = i32::from(u16::from_ne_bytes([*address.first()?, *address.get(1)?]));
     let path = address[2..].split(|byte| *byte == 0).next()?;
     if family == libc::AF_UNIX && !path.is_empty() { absolute(caller.tid, None, path) } else { None }
 }
@@ -273,7 +285,9 @@ fn judge_send(caller: &Caller<'_>) -> Result<(), Unrepeatable> {
         // It is no socket, and the call fails, or the kernel does not say.
         None => Err(caller.refuse("a socket", Why::Received)),
         Some(Socket { family: libc::AF_NETLINK | libc::AF_ALG, .. }) => Ok(()),
-        Some(Socket { peer: Some(peer), .. }) if (caller.is_own)(peer) => Ok(()),
+        Some(Socket { peer: Some(peer), .. }) if caller.own.contains(&peer) => Ok(()),
+        // To whom it is connected was judged before.
+        Some(Socket { family: libc::AF_INET | libc::AF_INET6, is_stream: true, .. }) => Ok(()),
         Some(Socket { family: libc::AF_UNIX, .. }) => Err(caller.refuse("a local socket", Why::Received)),
         Some(_) => Err(caller.refuse("a network socket", Why::Received)),
     }
@@ -290,12 +304,12 @@ fn judge_signal(caller: &Caller<'_>, target: Target) -> Result<(), Unrepeatable>
     // To ask whether a process is there changes nothing; a group's number is that of the process that leads it.
     let is_own = match receiver {
         -1 => false,
-        0 => nix::unistd::getpgid(Some(caller.pid)).is_ok_and(|group| (caller.is_own)(group)),
-        receiver => (caller.is_own)(Pid::from_raw(receiver.wrapping_abs())),
+        0 => nix::unistd::getpgid(Some(caller.pid)).is_ok_and(|group| caller.own.contains(&group)),
+        receiver => caller.own.contains(&Pid::from_raw(receiver.wrapping_abs())),
     };
     let status = read_status(Pid::from_raw(receiver.wrapping_abs()));
     // One that has ended, and waits for its parent, takes no signal any more; a new one is its parent's.
-    let is_gone = receiver > 0 && status.ok().is_none_or(|status| (caller.is_own)(Pid::from_raw(status.ppid)));
+    let is_gone = receiver > 0 && status.ok().is_none_or(|status| caller.own.contains(&Pid::from_raw(status.ppid)));
     match signal == 0 || is_own || is_gone {
         true => Ok(()),
         false => Err(caller.refuse(format!("process {receiver}"), Why::Received)),
@@ -312,9 +326,9 @@ mod tests {
     /// Judges a call of this test's own process.
     fn judged(effects: &mut Effects, number: i64, arguments: [u64; 6]) -> Result<(), String> {
         let memory = Memory::open(Pid::this()).unwrap();
-        let is_own = |pid: Pid| pid == Pid::this();
+        let own = BTreeSet::from([Pid::this()]);
         let tid = nix::unistd::gettid();
-        let caller = Caller { tid, pid: Pid::this(), memory: &memory, number, arguments, is_own: &is_own };
+        let caller = Caller { tid, pid: Pid::this(), memory: &memory, number, arguments, own: &own };
         effects.judge(&caller).map_err(|refused| refused.to_string())
     }
 

@@ -11,6 +11,7 @@ mod call_table;
 mod descriptors;
 mod journal;
 mod judge;
+mod listeners;
 mod paths;
 
 use std::fmt;

@@ -1,5 +1,7 @@
 //! A run that repeats another one: it ends before the first call whose effect would come twice.
 
+use std::collections::BTreeSet;
+
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -29,9 +31,9 @@ impl Program {
         let before = effects.judged_calls().count();
         let judged = self.thread_and_space(tid).map(|(thread, space)| {
             let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
-            let is_own = |pid: Pid| self.threads.iter().any(|(&tid, thread)| tid == pid || thread.pid == pid);
+            let own: BTreeSet<Pid> = self.threads.iter().flat_map(|(&tid, thread)| [tid, thread.pid]).collect();
             let arguments = [rdi, rsi, rdx, r10, r8, r9];
-            effects.judge(&Caller { tid, pid: thread.pid, memory: &space.memory, number, arguments, is_own: &is_own })
+            effects.judge(&Caller { tid, pid: thread.pid, memory: &space.memory, number, arguments, own: &own })
         });
         // A call that it makes may have others judged from now on.
         let calls: Vec<i64> = effects.judged_calls().collect();
