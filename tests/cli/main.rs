@@ -9,6 +9,7 @@ mod shared;
 #[path = "../common/stray.rs"]
 mod stray;
 
+mod auto;
 mod bad_input;
 mod book;
 mod demo;

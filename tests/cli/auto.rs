@@ -1,8 +1,5 @@
 //! The default: a first run that is the user's own, and a second one that counts, and has no effect twice.
 
-#[path = "common/cli.rs"]
-mod cli;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cli::{Sandbox, function, status, stderr, stdout};
+use crate::cli::{Sandbox, function, status, stderr, stdout};
 use serde_json::Value;
 
 /// FLOPs of each half of `fixtures/cli/effects.c`.
