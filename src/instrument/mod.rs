@@ -79,9 +79,6 @@ impl CountError {
     pub fn hint(&self) -> String {
         let first = match self {
             CountError::Trace(_) => "`rprof doctor` shows how to allow it; ",
-            CountError::Remote(RemoteError::NoRoomBelow) => {
-                "link it as PIE (-pie -fPIE), or allocate its largest arrays; "
-            }
             CountError::Remote(error) => match error.errno() {
                 Some(Errno::ENOMEM) => {
                     "raise the limit on address space (`ulimit -v`) or on mappings (sysctl vm.max_map_count); "

@@ -142,11 +142,6 @@ pub fn read_last_cpu(tid: Pid) -> Option<usize> {
     read_stat(tid, 39).and_then(|cpu| usize::try_from(cpu).ok())
 }
 
-/// The start of the heap (`brk`) of the thread's process; `None` if it is gone, 0 if the kernel does not report it.
-pub fn read_heap_start(tid: Pid) -> Option<u64> {
-    read_stat(tid, 47)
-}
-
 /// Ids of the threads of a process; none if it is gone.
 pub fn threads_of(pid: Pid) -> Vec<Pid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

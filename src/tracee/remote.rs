@@ -25,9 +25,6 @@ pub enum RemoteError {
     /// Our side of memory shared with the program could not be made.
     #[error("cannot share memory with the program: {0}")]
     Share(#[source] std::io::Error),
-    /// The program has its own data wherever our tables could be.
-    #[error("its static data leave no room for tables in the low 2 GiB of its addresses")]
-    NoRoomBelow,
     /// The kernel refused.
     #[error("{call} on behalf of the program failed: {source}")]
     Refused {
@@ -45,13 +42,13 @@ impl RemoteError {
         match self {
             RemoteError::Refused { source, .. } => Some(*source),
             RemoteError::Share(source) | RemoteError::Memory(source) => source.raw_os_error().map(Errno::from_raw),
-            RemoteError::Trace(_) | RemoteError::Ended(_) | RemoteError::NoRoomBelow => None,
+            RemoteError::Trace(_) | RemoteError::Ended(_) => None,
         }
     }
 
     /// Whether the program's address space has no room for the mapping.
     pub fn leaves_no_room(&self) -> bool {
-        matches!(self, RemoteError::NoRoomBelow) || self.errno() == Some(Errno::ENOMEM)
+        self.errno() == Some(Errno::ENOMEM)
     }
 }
 

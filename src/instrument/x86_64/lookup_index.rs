@@ -53,7 +53,7 @@ impl Code {
     /// Sets RCX to the index of `register` ([`lookup_index`]) in the table whose [`mask`] is at `mask`.
     ///
     /// ```text
-    ///  pext rcx, register, [mask]
+    ///  pext rcx, register, gs:[mask]
     ///  rorx rcx, register, 3; movzx ecx, cx
     ///  movzx ecx, word register
     /// ```
@@ -65,7 +65,7 @@ impl Code {
         match by {
             Indexing::Extract => {
                 // VEX.L0.F3.0F38.W1 F5 /r
-                self.raw(&[0xc4, 0xe2, 0x82 | (15 ^ register.0) << 3, 0xf5, 0x0c, 0x25]);
+                self.raw(&[0x65, 0xc4, 0xe2, 0x82 | (15 ^ register.0) << 3, 0xf5, 0x0c, 0x25]);
                 self.word(mask);
             }
             Indexing::Rotate => {
@@ -87,7 +87,7 @@ mod tests {
     fn the_encodings_are_those_of_the_instructions() {
         let index = |by| text(|c| c.lookup_index_by(by, RDX, 0x7000_0000));
         assert_eq!(index(Indexing::Low), "movzx ecx,dx");
-        assert_eq!(index(Indexing::Extract), "pext rcx,rdx,[70000000h]");
+        assert_eq!(index(Indexing::Extract), "pext rcx,rdx,gs:[70000000h]");
         if std::arch::is_x86_feature_detected!("bmi2") {
             assert_eq!(index(Indexing::Rotate), "rorx rcx,rdx,3; movzx ecx,cx");
         }

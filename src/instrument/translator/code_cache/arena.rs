@@ -10,6 +10,8 @@ pub const ARENA: u64 = 64 << 20;
 pub const LEAST: u64 = 8 << 20;
 /// An arena farther away from text than this is not near it: jumps between the two need an intermediate jump.
 pub const REACH: u64 = (1 << 30) + (1 << 29);
+/// Addresses below this one are displacements.
+pub const LOW: u64 = 1 << 31;
 /// Room that certainly holds a superblock and the code to link it later.
 const MARGIN: u64 = 1 << 20;
 /// Room that is kept for exits whose targets are invalidated.
@@ -42,10 +44,10 @@ pub struct Arena {
 impl Arena {
     /// Takes over a fresh shared mapping of [`LEAST`] to [`ARENA`] bytes and writes the common stubs, with which its cold
     /// part starts.
-    pub fn new(shared: Shared, tables: u32) -> Self {
+    pub fn new(shared: Shared) -> Self {
         let middle = shared.size() / 2;
         let base = CacheAddress::new(shared.base.get() + middle);
-        let (stubs, code) = Stubs::write(base, tables);
+        let (stubs, code) = Stubs::write(base);
         shared.write(middle, code.bytes());
         let cold = (middle + code.len() as u64).next_multiple_of(64);
         Arena { shared, hot: 0, cold, stubs }
@@ -112,6 +114,12 @@ impl Arena {
     /// Replaces the first byte of the instruction at `at` by a trap.
     pub fn trap_at(&self, at: CacheAddress) {
         self.shared.store(at.get() - self.shared.base.get(), INT3);
+    }
+
+    /// Whether its code reaches text at `at` and the data there without a detour. A displacement without a base reaches the low 2 GiB
+    /// from everywhere.
+    pub fn reaches(&self, at: u64) -> bool {
+        at < LOW || self.distance(at) < REACH
     }
 
     /// Distance from the program's address `at` to its farther end, in bytes.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use crate::instrument::translator::code_cache::arena::{Arena, INT3, Part, REACH};
+use crate::instrument::translator::code_cache::arena::{Arena, INT3, Part};
 use crate::instrument::translator::code_cache::block::{Block, BlockId, CallSite, SafePoint, Site, SiteId, SpillState};
 use crate::instrument::translator::code_cache::chunks::Chunks;
 use crate::instrument::translator::code_cache::counters::{Counters, Sum};
@@ -135,14 +135,9 @@ impl CodeCache {
 
     /// Adds an arena that was to be near `near`.
     pub fn add_arena(&mut self, arena: Arena, near: Address) {
-        self.no_room_near |= arena.distance(near.get()) >= REACH;
+        self.no_room_near |= !arena.reaches(near.get());
         self.arenas.push(arena);
         self.by_entry.push(Vec::new());
-    }
-
-    /// Address of the tables in the program; below 2 GB.
-    pub fn tables_at(&self) -> u32 {
-        self.tables.base.get() as u32
     }
 
     /// Its mappings in the program: (address, bytes).
@@ -207,7 +202,7 @@ impl CodeCache {
     /// fit near.
     pub(crate) fn choose_arena(&self, at: Address) -> Option<usize> {
         let (free, full): (Vec<_>, Vec<_>) = self.arenas.iter().enumerate().partition(|(_, a)| a.has_room());
-        let is_near = |a: &Arena| a.distance(at.get()) < REACH;
+        let is_near = |a: &Arena| a.reaches(at.get());
         let (nearest, arena) = free.into_iter().min_by_key(|(_, a)| a.distance(at.get()))?;
         let wants_another = !is_near(arena) && !self.no_room_near && full.into_iter().any(|(_, a)| is_near(a));
         (!wants_another).then_some(nearest)
@@ -481,22 +476,24 @@ mod tests {
 
     #[test]
     fn a_full_arena_is_followed_by_one_that_is_near_as_long_as_there_is_room() {
-        let arena = |base| Arena::new(shared(ARENA, base), 0);
-        let (low, high) = (Address::new(0x40_0000), Address::new(0x7f00_0000_0000));
+        let arena = |base| Arena::new(shared(ARENA, base));
+        let (middle, high) = (Address::new(0x5555_5555_4000), Address::new(0x7f00_0000_0000));
+        let beside = |text: Address, megabytes: u64| arena(text.get() - (megabytes << 20));
         let mut cache =
-            CodeCache::new(shared(layout::TABLES, 0x7000_0000), vec![arena(0x1000_0000), arena(high.get())]);
-        assert_eq!((cache.choose_arena(low), cache.choose_arena(high)), (Some(0), Some(1)));
-        assert_eq!(cache.choose_arena(Address::new(0x6000_0000_0000)), Some(1), "near none: the nearest");
+            CodeCache::new(shared(layout::TABLES, 0x5400_0000_0000), vec![beside(middle, 1000), beside(high, 1000)]);
+        assert_eq!((cache.choose_arena(middle), cache.choose_arena(high)), (Some(0), Some(1)));
+        assert_eq!(cache.choose_arena(Address::new(0x7000_0000_0000)), Some(1), "near none: the nearest");
         let most = vec![0x90; (ARENA / 2 - (1 << 20)) as usize];
         cache.arenas[0].append(Part::Cold, &most);
         assert!(cache.arenas[0].has_room_for_a_link());
-        assert_eq!((cache.choose_arena(low), cache.choose_arena(high)), (None, Some(1)));
-        cache.add_arena(arena(0x2000_0000), low);
-        assert_eq!(cache.choose_arena(low), Some(2));
+        assert_eq!((cache.choose_arena(middle), cache.choose_arena(high)), (None, Some(1)));
+        assert_eq!(cache.choose_arena(Address::new(0x40_0000)), Some(1), "the low 2 GiB are reached from everywhere");
+        cache.add_arena(beside(middle, 900), middle);
+        assert_eq!(cache.choose_arena(middle), Some(2));
         cache.arenas[2].append(Part::Cold, &most);
-        assert_eq!(cache.choose_arena(low), None);
-        cache.add_arena(arena(0x6000_0000_0000), low);
-        assert_eq!(cache.choose_arena(low), Some(3), "there is no room near");
+        assert_eq!(cache.choose_arena(middle), None);
+        cache.add_arena(arena(0x6000_0000_0000), middle);
+        assert_eq!(cache.choose_arena(middle), Some(3), "there is no room near");
         cache.arenas[0].append(Part::Cold, &vec![0x90; (1 << 20) - (1 << 18)]);
         assert!(!cache.arenas[0].has_room_for_a_link());
     }

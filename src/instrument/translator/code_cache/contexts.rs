@@ -51,7 +51,7 @@ impl Contexts {
     /// # Errors
     /// All are taken.
     pub fn take(&mut self) -> Result<u32, NoContext> {
-        let all = (self.shared.size() / layout::CONTEXT) as u32;
+        let all = self.count();
         let context = match self.free.pop() {
             Some(context) => context,
             None if self.next < all => {
@@ -66,6 +66,11 @@ impl Contexts {
         self.set(context, layout::CALL_CURSOR, base.get() + u64::from(layout::CALL_RING));
         self.set(context, layout::CALLS_LEFT, ROOM);
         Ok(context)
+    }
+
+    /// How many there are, taken or not.
+    pub fn count(&self) -> u32 {
+        (self.shared.size() / layout::CONTEXT) as u32
     }
 
     /// Gives a context back; its counters are zero from now on.

@@ -1,7 +1,7 @@
 //! The memory that translated code shares with rprof, as offsets.
 //!
 //! ```text
-//!  context, one per thread (GS base)          tables, one per address space (below 2 GB)
+//!  context, one per thread (GS base)          tables, one per address space
 //!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
@@ -11,7 +11,11 @@
 //!   0x1000 counters, 8 bytes each             0x540000 lookups of returns, for each version; kinds of descriptors
 //!   … at the end: known returns, ring of
 //!     watched calls, two buffers
+//!   0x2000000 the tables once more
 //! ```
+//!
+//! Code reaches the tables through the GS base, too: each context of a thread has a second mapping of them at [`TABLES_AT`]. So neither
+//! they nor the code need a place in the low 2 GiB of addresses, where programs place memory of their own.
 
 use crate::instrument::tally::HIGHEST_CALL;
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES};
@@ -102,14 +106,18 @@ pub const SOCKET_NATIVE: u32 = 0x2d0;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;
-/// Bytes of a context.
-pub const CONTEXT: u64 = 32 << 20;
-/// Contexts that one program image has room for: two images of them fit below the places of PIEs.
+/// Bytes of a context's own memory.
+const OWN: u32 = 32 << 20;
+/// Where the tables are mapped into a context.
+pub const TABLES_AT: u32 = OWN;
+/// Bytes from one context to the next. Bits 0 to 23 of their addresses are the same.
+pub const CONTEXT: u64 = OWN as u64 + (16 << 20);
+/// Contexts that one program image has room for.
 pub const CONTEXTS: u64 = 4096;
 /// Counters that a context has room for.
 pub const MAX_SLOTS: u32 = (KNOWN_RETURNS - COUNTERS) / 8;
 /// The buffer of addresses, at a multiple of 64 KiB.
-pub const BUFFER: u32 = CONTEXT as u32 - 0x2_0000;
+pub const BUFFER: u32 = OWN - 0x2_0000;
 /// Bytes of the buffer.
 pub const BUFFER_SIZE: u32 = 0x1_0000;
 /// Room for the largest record.
@@ -251,5 +259,6 @@ const fn end_of(fields: &[(u32, u32)], from: u32) -> u32 {
     }
     end
 }
-const _: () = assert!(end_of(&CONTEXT_END, end_of(&CONTEXT_FIELDS, 0)) as u64 <= CONTEXT);
+const _: () = assert!(end_of(&CONTEXT_END, end_of(&CONTEXT_FIELDS, 0)) <= OWN);
+const _: () = assert!(TABLES_AT as u64 + TABLES <= CONTEXT && CONTEXT.is_multiple_of(1 << 24));
 const _: () = assert!(end_of(&TABLE_FIELDS, 0) <= DESCRIPTORS);

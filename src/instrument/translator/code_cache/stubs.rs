@@ -91,8 +91,8 @@ pub struct Stubs {
 }
 
 impl Stubs {
-    /// Writes them for `base`; `tables` is the address of the tables in the program.
-    pub fn write(base: CacheAddress, tables: u32) -> (Stubs, Code) {
+    /// Writes them for `base`.
+    pub fn write(base: CacheAddress) -> (Stubs, Code) {
         let mut code = Code::new(base);
         let indirect = code.here();
         code.save(layout::TARGET, RDX);
@@ -109,8 +109,8 @@ impl Stubs {
         code.load(RCX, layout::SAVE_RCX);
         code.jump_through(layout::RESPONSE);
         code.land(unanswered);
-        code.load_ecx_absolute(tables + layout::POLLING);
-        let unpolled = code.jump_if_ecx_zero();
+        code.load(RCX, layout::TABLES_AT + layout::POLLING);
+        let unpolled = code.jump_if_rcx_zero();
         code.load(RCX, layout::PATIENCE);
         let impatient = code.jump_if_rcx_zero();
         code.add_small(RCX, -1);
@@ -204,15 +204,15 @@ impl Stubs {
         code.load(R11, layout::SAVE_LENT);
         code.jump_through(layout::CONTINUE_AT);
 
-        let (socket, socket_call) = write_socket_calls(&mut code, tables, mark);
+        let (socket, socket_call) = write_socket_calls(&mut code, mark);
 
         code.align(64);
         let returns_saving = code.here();
         code.save(layout::SAVE_RCX, RCX);
         let returns_saved = code.here();
         code.load_at(RCX, RSP, 0);
-        code.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
-        code.return_by_top(tables + Version::Plain.returns());
+        code.lookup_index_to_rcx(RCX, layout::TABLES_AT + layout::RETURN_MASK);
+        code.return_by_top(layout::TABLES_AT + Version::Plain.returns());
 
         code.align(16);
         let gadget = code.here();
@@ -251,7 +251,7 @@ impl Stubs {
 /// all:                      syscall; ring[cursor++] = (SOCKET, number, rdi, rsi, rdx, r10, kind, result)
 ///                           ring full, kind 0 or NEW? ─▶ rprof reads the ring
 /// ```
-fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (CacheAddress, CacheAddress) {
+fn write_socket_calls(code: &mut Code, mark: CacheAddress) -> (CacheAddress, CacheAddress) {
     let above_stop = |class: CallClass| CallClass::Stop as i8 - class as i8;
     code.align(16);
     let socket = code.here();
@@ -259,7 +259,7 @@ fn write_socket_calls(code: &mut Code, tables: u32, mark: CacheAddress) -> (Cach
     code.add_small(RCX, above_stop(CallClass::Changes));
     let changes = code.jump_if_rcx_zero();
     code.low_16_to_ecx(RDI);
-    code.look_up_byte(RCX, tables + layout::DESCRIPTORS);
+    code.look_up_byte(RCX, layout::TABLES_AT + layout::DESCRIPTORS);
     let other = code.jump_if_rcx_zero();
     code.save(layout::SOCKET_NUMBER, RCX);
     code.load(RCX, layout::SOCKET_KIND);

@@ -2,6 +2,7 @@
 
 pub mod address_budget;
 pub mod allocations;
+pub mod context_tables;
 pub mod correct_counters;
 pub mod crash;
 pub mod dispositions;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use crate::instrument::translator::code_cache::arena::{Arena, REACH};
+use crate::instrument::translator::code_cache::arena::{Arena, LOW, REACH};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::contexts::Contexts;
 use crate::instrument::translator::code_cache::layout;
@@ -15,24 +15,24 @@ use crate::instrument::translator::code_cache::stubs::names;
 use crate::instrument::translator::kernel::address_budget::Room;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
-use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::address::Address;
 use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
-use crate::tracee::proc_status::read_heap_start;
 use crate::tracee::remote::{Remote, RemoteError};
 use crate::tracee::thread::{SignalInfo, Stopped};
 
 /// Distance of an arena below its text.
 const BELOW: u64 = 1 << 30;
-/// Room that rprof keeps free for a heap, if possible.
-const HEAP: u64 = 1 << 30;
-/// Lowest address at which rprof places mappings.
-const LOWEST: u64 = 0x1000_0000;
-/// Preferred address of the contexts: below every place that the kernel chooses for a PIE, and outside the shadow memories of the
-/// address, memory and thread sanitizers.
-const CONTEXTS_AT: u64 = 0x5500_0000_0000;
-/// Room for the contexts from there on.
-const CONTEXTS_ROOM: u64 = 0x55_0000_0000;
+/// Lowest address at which rprof places mappings. Below, programs place memory at fixed addresses, and the heap of one that is linked to
+/// fixed addresses grows.
+const LOWEST: u64 = 1 << 32;
+/// Where the contexts end, if possible, with the tables, and the code of programs in the low 2 GiB: below every place that the kernel
+/// chooses for a PIE, and outside the shadow memories of the address, memory and thread sanitizers.
+const CONTEXTS_END: u64 = 0x5555_0000_0000;
+/// The first address of that kind.
+const CONTEXTS_FROM: u64 = 0x5500_0000_0000;
+/// The first address of that kind but for the thread sanitizer.
+const CONTEXTS_LEAST: u64 = 0x5110_0000_0000;
 
 /// A prepared image.
 #[derive(Debug)]
@@ -161,31 +161,29 @@ fn furnish(
 ) -> Result<(CodeCache, Contexts), RemoteError> {
     let room = Room::of(pid);
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
-    let low = beside_heap(&mut taken, read_heap_start(pid).unwrap_or(0)).ok_or(RemoteError::NoRoomBelow)?;
-    let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
-    taken.push((low, low + layout::TABLES));
     let contexts = map_contexts(pid, remote, site, &taken, room.contexts)?;
+    let (at, size) = contexts.mapping();
+    taken.push((at.get(), at.get() + size));
+    let at = aside(&taken, layout::TABLES).ok_or_else(no_room)?;
+    let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at, protection: libc::PROT_READ })?;
+    taken.push((at, at + layout::TABLES));
     let mut arenas: Vec<Arena> = Vec::new();
-    for text in near {
-        if !arenas.iter().any(|a| a.distance(text.get()) < REACH) {
+    // Those in the low 2 GiB need none of their own.
+    let (low, high): (Vec<&Address>, Vec<&Address>) = near.iter().partition(|text| text.get() < LOW);
+    for text in high.into_iter().chain(low) {
+        if !arenas.iter().any(|a| a.reaches(text.get())) {
             let wish = arena_wish(&taken, text.get(), room)?;
             let shared = map(pid, remote, site, &wish)?;
             taken.push((wish.at, wish.at + wish.size));
-            arenas.push(Arena::new(shared, tables.base.get() as u32));
+            arenas.push(Arena::new(shared));
         }
     }
     Ok((CodeCache::new(tables, arenas), contexts))
 }
 
-/// The address for the tables. Marks room for the growth of a heap at `heap` as taken: a gigabyte, or as much of that as the
-/// tables leave.
-fn beside_heap(taken: &mut Vec<(u64, u64)>, heap: u64) -> Option<u64> {
-    let others = taken.len();
-    [HEAP, HEAP / 4, HEAP / 32, 0].into_iter().find_map(|room| {
-        taken.truncate(others);
-        taken.push((heap, heap.saturating_add(room)));
-        gap(taken, layout::TABLES, 0x7fff_0000, LOWEST)
-    })
+/// A free place of `size` bytes where no program places memory by convention.
+fn aside(taken: &[(u64, u64)], size: u64) -> Option<u64> {
+    [CONTEXTS_FROM, CONTEXTS_LEAST].into_iter().find_map(|lowest| gap(taken, size, CONTEXTS_END, lowest))
 }
 
 /// Signals that came meanwhile, to be delivered later.
@@ -196,16 +194,14 @@ pub fn add_arena(
     pid: Pid,
     thread: Stopped,
     memory: &Memory,
-    gadget: CacheAddress,
+    gadget: Address,
     near: Address,
-    tables: u32,
 ) -> Result<(Arena, Stopped, Deferred), RemoteError> {
     let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
-    let site = Address::new(gadget.get());
-    let mut remote = Remote::new(thread, memory, site)?;
-    let shared = map(pid, &mut remote, site, &arena_wish(&taken, near.get(), Room::of(pid))?)?;
+    let mut remote = Remote::new(thread, memory, gadget)?;
+    let shared = map(pid, &mut remote, gadget, &arena_wish(&taken, near.get(), Room::of(pid))?)?;
     let (thread, signals) = remote.finish()?;
-    Ok((Arena::new(shared, tables), thread, signals))
+    Ok((Arena::new(shared), thread, signals))
 }
 
 fn arena_wish(taken: &[(u64, u64)], near: u64, room: Room) -> Result<Wish, RemoteError> {
@@ -226,7 +222,7 @@ fn map_contexts(
 ) -> Result<Contexts, RemoteError> {
     loop {
         let size = layout::CONTEXT * count;
-        let at = gap(taken, size, CONTEXTS_AT + CONTEXTS_ROOM, CONTEXTS_AT).ok_or_else(no_room)?;
+        let at = aside(taken, size).ok_or_else(no_room)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         match map(pid, remote, site, &Wish { size, at, protection }) {
             Ok(shared) => return Ok(Contexts::new(shared)),
@@ -316,15 +312,15 @@ fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> 
     }
 }
 
-/// A free place of `size` bytes near `text`; beyond the low 2 GB if the program's arrays fill them: absolute addresses reach its
-/// operands there.
+/// A free place of `size` bytes for the translation of `text`: below it and near, never behind it, where its heap grows. Data in the low
+/// 2 GiB are reached from everywhere.
 fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
-    let low = text <= 2 * BELOW;
-    let wish = if low { 0x7000_0000 } else { text - BELOW };
-    let lowest = if low { LOWEST } else { text.saturating_sub(REACH) };
-    gap(taken, size, wish, lowest)
+    if text < LOWEST {
+        return aside(taken, size);
+    }
+    gap(taken, size, text.saturating_sub(BELOW), text.saturating_sub(REACH).max(LOWEST))
         .or_else(|| gap(taken, size, text.saturating_sub(size), LOWEST))
-        .or_else(|| low.then(|| gap(taken, size, 4 * BELOW, 2 * BELOW)).flatten())
+        .or_else(|| aside(taken, size))
 }
 
 /// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page
@@ -347,30 +343,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_all_over_the_low_gigabytes_leave_room_beyond_them() {
+    fn nothing_is_placed_where_programs_place_memory() {
         let size = 64 << 20;
-        assert_eq!(place(&[(0x40_0000, 0x50_0000)], 0x40_0000, size), Some(0x6c00_0000));
-        assert_eq!(place(&[(0x40_0000, 0x6f00_0000)], 0x40_0000, size), Some(0xfc00_0000));
-        assert_eq!(place(&[(0x40_0000, 1 << 32)], 0x40_0000, size), None);
+        let beside_pies = |at: u64| (CONTEXTS_FROM..CONTEXTS_END).contains(&at);
+        // Linked to fixed addresses, below 2 GiB and above.
+        for text in [0x40_0000, 0x9000_0000] {
+            assert!(place(&[(text, text + 0x1000)], text, size).is_some_and(beside_pies));
+        }
         let pie = 0x5555_5555_4000;
         assert_eq!(place(&[(pie, pie + (3 << 30))], pie, size), Some((pie - BELOW - size) & !(HUGE - 1)));
+        let low_pie = LOWEST + 0x1000;
+        assert!(place(&[(low_pie, low_pie + 0x1000)], low_pie, size).is_some_and(beside_pies));
     }
 
     #[test]
-    fn tables_leave_a_heap_its_room_where_there_is_some() {
-        let size = layout::TABLES;
-        let placed = |end: u64, heap: u64| {
-            let mut taken = vec![(0x40_0000, end)];
-            (beside_heap(&mut taken, heap), taken[1].1 - heap)
-        };
-        let highest = (0x7fff_0000 & !(HUGE - 1)) - size.next_multiple_of(HUGE);
-        assert_eq!(placed(0x50_0000, 0x60_0000), (Some(highest), HEAP));
-        assert_eq!(placed(0x7800_0000, 0x9000_0000), (Some(highest), HEAP), "it begins beyond them");
-        assert_eq!(placed(0x7bf0_0000, 0x7c00_0000), (Some(highest), HEAP / 32));
-        let below = 0x7e00_0000 - size.next_multiple_of(HUGE);
-        assert_eq!(placed(0x7c00_0000, 0x7e00_0000), (Some(below), HEAP), "between the arrays and the heap");
-        assert_eq!(placed(0x7df0_0000, 0x7e00_0000), (Some(highest), 0));
-        assert_eq!(placed(0x7f80_0000, 0x7f90_0000).0, None);
+    fn two_images_fit_below_pies() {
+        let size = layout::CONTEXT * layout::CONTEXTS;
+        let first = aside(&[], size).unwrap();
+        let second = aside(&[(first, first + size)], size).unwrap();
+        assert!(second >= CONTEXTS_LEAST && second + size <= first);
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct AddressSpace {
     pub modules: SharedModules,
     /// The code cache and contexts that it shares.
     pub image: ImageRef,
+    /// Its contexts in which the tables are mapped.
+    pub with_tables: BTreeSet<u32>,
     /// Its first instruction is in code that is not translated.
     pub begins_natively: bool,
     /// By page: how often it took back translated code to write it.
@@ -108,6 +110,7 @@ impl AddressSpace {
             pages: RefCell::default(),
             modules: modules.clone(),
             image,
+            with_tables: BTreeSet::new(),
             begins_natively: false,
             rewrites: HashMap::new(),
             files: HashMap::new(),

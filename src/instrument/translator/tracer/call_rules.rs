@@ -8,7 +8,9 @@
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::kernel::context_tables::map_tables;
 use crate::instrument::translator::kernel::filters::{Call, Filter};
+use crate::instrument::translator::kernel::prepare_image::Deferred;
 use crate::instrument::translator::tracer::program::Program;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::system_calls::succeeded;
@@ -38,6 +40,16 @@ const MAP: [Call; 4] = [
     Call { name: "madvise", number: libc::SYS_madvise, arguments: [PAGE, PAGE, libc::MADV_DONTDUMP as u64, 0, 0, 0] },
     Call { name: "close", number: libc::SYS_close, arguments: [3, 0, 0, 0, 0, 0] },
 ];
+
+/// The call that maps the tables into the context of one more thread.
+const MAP_TABLES: [Call; 1] = [Call {
+    name: "mremap",
+    number: libc::SYS_mremap,
+    arguments: [PAGE, 0, PAGE, (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64, PAGE, 0],
+}];
+
+/// Threads at once that a program can have whose filter forbids that call.
+const FILTERED_THREADS: u32 = 64;
 
 /// The request of such a call.
 enum Asked {
@@ -87,9 +99,10 @@ impl Program {
             Asked::Filter(filter) => Some(filter),
             Asked::Nothing => None,
         };
+        let (pid, space) = self.thread(tid).map(|t| (t.pid, t.address_space))?;
+        let stopped = if filter.is_some() { self.map_tables_ahead(space, pid, stopped)? } else { stopped };
         let (stopped, after) = self.execute(stopped, registers, site)?;
         if let Some(filter) = filter.filter(|_| succeeded(&after)) {
-            let pid = self.thread(tid)?.pid;
             self.settings.entry(pid).or_default().filters.get_or_insert_default().add(filter);
         }
         self.go_on(stopped).map(|()| None)
@@ -109,6 +122,36 @@ impl Program {
     /// Fails if a filter of process `pid` forbids the calls that give its text back.
     pub fn ensure_release_allowed(&self, pid: Pid) -> Result<(), RunError> {
         self.ensure_allowed(pid, &PROTECT)
+    }
+
+    /// Maps the tables into `context`, which a thread of process `pid` in address space `space` is about to use.
+    pub fn map_tables(
+        &mut self,
+        space: Pid,
+        pid: Pid,
+        context: u32,
+        stopped: Stopped,
+    ) -> Result<(Stopped, Deferred), RunError> {
+        let is_there = self.address_spaces.get(&space).is_some_and(|s| s.with_tables.contains(&context));
+        if is_there {
+            return Ok((stopped, Deferred::new()));
+        }
+        self.ensure_allowed(pid, &MAP_TABLES)?;
+        let address_space = self.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
+        Ok(map_tables(address_space, [context], stopped)?)
+    }
+
+    /// Does so for threads to come, before a filter that may forbid it.
+    fn map_tables_ahead(&mut self, space: Pid, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        if self.ensure_allowed(pid, &MAP_TABLES).is_err() {
+            return Ok(stopped);
+        }
+        let tid = stopped.tid();
+        let address_space = self.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
+        let contexts = 0..FILTERED_THREADS.min(address_space.image.contexts.borrow().count());
+        let (stopped, signals) = map_tables(address_space, contexts, stopped)?;
+        self.defer_all(tid, signals);
+        Ok(stopped)
     }
 
     fn ensure_allowed(&self, pid: Pid, calls: &'static [Call]) -> Result<(), RunError> {

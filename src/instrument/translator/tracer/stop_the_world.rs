@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::syscall_table::copy_classes;
+use crate::instrument::translator::kernel::context_tables::map_tables;
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::program_state::is_fault;
 use crate::instrument::translator::kernel::signal_bits::SI_KERNEL;
@@ -234,10 +235,16 @@ impl Run {
         let old = std::mem::replace(&mut address_space.image, new.clone());
         copy_classes(&old.cache.borrow().tables, &new.cache.borrow().tables);
         address_space.pages.borrow_mut().forget();
+        address_space.with_tables.clear();
+        let (mut stopped, mut signals) = (stopped, signals);
         for id in members {
             let Some(thread) = self.program.threads.get_mut(&id) else { continue };
+            let Some(address_space) = self.program.address_spaces.get_mut(&space) else { continue };
             self.recorded.marks.moved(&mut old.cache.borrow_mut(), thread);
             let context = new.contexts.borrow_mut().take()?;
+            let more;
+            (stopped, more) = map_tables(address_space, [context], stopped)?;
+            signals.extend(more);
             {
                 let (from, to) = (old.contexts.borrow(), new.contexts.borrow());
                 for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {

@@ -250,13 +250,9 @@ impl Run {
         self.program.ensure_room_allowed(pid)?;
         let limit = self.program.open_address_space(pid);
         let address_space = self.program.address_space(tid)?;
-        let (gadget, tables) = {
-            let cache = address_space.image.cache.borrow();
-            let gadget = cache.arenas.first().map(|a| a.stubs.gadget);
-            (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, cache.tables_at())
-        };
+        let gadget = address_space.gadget().ok_or_else(|| RunError::Unsupported("it has no text".into()))?;
         let (arena, stopped, signals) =
-            prepare_image::add_arena(address_space.pid, stopped, &address_space.memory, gadget, near, tables)?;
+            prepare_image::add_arena(address_space.pid, stopped, &address_space.memory, gadget, near)?;
         address_space.image.cache.borrow_mut().add_arena(arena, near);
         self.program.close_address_space(pid, limit);
         self.program.defer_all(tid, signals);

@@ -10,6 +10,7 @@ use nix::unistd::{Pid, getegid, geteuid};
 use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::kernel::context_tables::map_tables;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
 use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
 use crate::instrument::translator::program::address_space::{AddressSpace, Destination, open_for_writing};
@@ -23,7 +24,6 @@ use crate::profile::run::Warning;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
 use crate::tracee::proc_status::{read_name, read_status};
-use crate::tracee::remote::RemoteError;
 use crate::tracee::thread::{Mode, Stopped};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
@@ -122,6 +122,7 @@ impl Run {
             let child = AddressSpace {
                 begins_natively: address_space.begins_natively,
                 rewrites: address_space.rewrites.clone(),
+                with_tables: address_space.with_tables.clone(),
                 ..AddressSpace::new(pid, memory, text, &address_space.modules, image.clone())
             };
             self.make_way(pid);
@@ -137,6 +138,8 @@ impl Run {
             self.program.settings.insert(pid, inherited);
         }
         let context = image.contexts.borrow_mut().take()?;
+        let (stopped, signals) = self.program.map_tables(space, pid, context, stopped)?;
+        deferred.extend(signals);
         let old = self.program.thread(parent)?;
         let contexts = image.contexts.borrow();
         contexts.set(context, layout::PROGRAM_GS, contexts.get(old.context, layout::PROGRAM_GS));
@@ -202,12 +205,9 @@ impl Run {
         let limit = self.program.open_address_space(tid);
         let (mut image, stopped) = match prepare_image::prepare(tid, stopped)? {
             Prepared::Image(image, stopped) => (image, stopped),
-            Prepared::NoRoom(error, stopped) if tid != self.first => {
-                let why = match error {
-                    RemoteError::NoRoomBelow => "its static data leave no room for our tables in the low 2 GiB",
-                    _ => "its limit on address space (ulimit -v) leaves no room for its code",
-                };
-                return self.not_followed(stopped, why);
+            Prepared::NoRoom(_, stopped) if tid != self.first => {
+                return self
+                    .not_followed(stopped, "its limit on address space (ulimit -v) leaves no room for its code");
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
@@ -220,11 +220,13 @@ impl Run {
         self.program.threads.insert(tid, Thread::new(tid, tid, ordinal, context, shared.contexts.clone(), version));
         let base = shared.contexts.borrow().base(context);
         let begins_natively = find_text(&image.text, stopped.program_counter()?).is_none();
-        let address_space = AddressSpace {
+        let mut address_space = AddressSpace {
             begins_natively,
             ..AddressSpace::new(tid, image.memory, image.text, &self.program.modules, shared)
         };
         address_space.watch_writes(&open_for_writing(tid));
+        let (stopped, signals) = map_tables(&mut address_space, [context], stopped)?;
+        self.program.defer_all(tid, signals);
         self.program.address_spaces.insert(tid, address_space);
         self.program.close_address_space(tid, limit);
         self.program.note_mask(&stopped)?;

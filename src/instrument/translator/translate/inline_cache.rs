@@ -76,7 +76,7 @@ impl Writer<'_> {
         self.go_elsewhere(held, usual.at, other);
         // Leaving an inlined body goes through a call.
         let go = if self.unit.copy.is_some() { call_looked_up_in } else { look_up_in };
-        go(&mut self.unit.cold, self.cache.tables_at(), self.unit.version);
+        go(&mut self.unit.cold, self.unit.version);
         Ok(Some(usual.at))
     }
 
@@ -105,7 +105,7 @@ impl Writer<'_> {
         self.call_at(usual.at);
         let landing = self.land_at(next, call, true);
         self.go_elsewhere(held, usual.at, other);
-        call_looked_up_in(&mut self.unit.cold, self.cache.tables_at(), self.unit.version);
+        call_looked_up_in(&mut self.unit.cold, self.unit.version);
         // No return reaches this jump.
         self.unit.cold.jump(landing);
         Ok(Some(next))

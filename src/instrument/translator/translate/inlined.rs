@@ -30,7 +30,7 @@ impl Writer<'_> {
         let next = self.block.next();
         let cold = &mut self.unit.cold;
         cold.pad_for(&[Self::lookup_length() + CALL_TABLE + tag_in_landing(next)]);
-        call_looked_up_in(cold, self.cache.tables_at(), self.unit.version);
+        call_looked_up_in(cold, self.unit.version);
         let (tag, patch) = self.unit.land_in_cold(next);
         let from = self.call_of_block();
         // Another block with the same call cannot continue here.

@@ -158,25 +158,24 @@ impl Writer<'_> {
 
     /// As [`add_population`](Self::add_population) where all flags are live, or the CPU has no `popcnt`.
     fn add_by_table(&mut self, slot: u32, lanes: u32) {
-        let tables = self.cache.tables_at();
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT_2, RDX);
         match lanes {
             32 | 64 => {
                 hot.save(layout::PROBE_SCRATCH, RCX);
                 hot.load_word(RCX, layout::PROBE_SCRATCH);
-                hot.look_up_byte(RCX, tables + layout::POPULATION_16);
+                hot.look_up_byte(RCX, layout::TABLES_AT + layout::POPULATION_16);
                 for word in 1..lanes / 16 {
                     hot.load_word(RDX, layout::PROBE_SCRATCH + 2 * word);
-                    hot.look_up_byte(RDX, tables + layout::POPULATION_16);
+                    hot.look_up_byte(RDX, layout::TABLES_AT + layout::POPULATION_16);
                     hot.sum(RCX, RCX, RDX, 0);
                 }
             }
-            16 => hot.look_up_byte(RCX, tables + layout::POPULATION_16),
+            16 => hot.look_up_byte(RCX, layout::TABLES_AT + layout::POPULATION_16),
             _ => {
                 let table = lanes.max(1).ilog2();
                 hot.raw(&[0x0f, 0xb6, 0xc9]); // movzx ecx, cl
-                hot.look_up_byte(RCX, tables + layout::POPULATION_8 + 256 * table);
+                hot.look_up_byte(RCX, layout::TABLES_AT + layout::POPULATION_8 + 256 * table);
             }
         }
         hot.save(layout::LANES, RCX);

@@ -61,7 +61,7 @@ use crate::tracee::address::{Address, CacheAddress};
 /// Bytes of a direct `call`.
 pub(crate) const CALL: u64 = 5;
 /// Bytes of a `call` through a table.
-pub(crate) const CALL_TABLE: u64 = 7;
+pub(crate) const CALL_TABLE: u64 = 8;
 
 /// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +90,9 @@ pub(crate) fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Co
 }
 
 /// Calls the address in RDX, at the end of `code`; RCX and RDX are saved.
-pub(crate) fn call_looked_up_in(code: &mut Code, tables: u32, version: Version) {
-    code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
-    code.call_table(tables + version.callees());
+pub(crate) fn call_looked_up_in(code: &mut Code, version: Version) {
+    code.lookup_index_to_rcx(RDX, layout::TABLES_AT + layout::TARGET_MASK);
+    code.call_table(layout::TABLES_AT + version.callees());
 }
 
 /// A return address that can be pushed as it is.
@@ -133,7 +133,7 @@ impl Writer<'_> {
         match callee {
             Callee::At(to) => self.call_at(to),
             Callee::InRdx => {
-                call_looked_up_in(&mut self.unit.hot, self.cache.tables_at(), self.unit.version);
+                call_looked_up_in(&mut self.unit.hot, self.unit.version);
             }
         }
         self.land_at(next, call, false);
@@ -236,10 +236,10 @@ impl Writer<'_> {
         }
         self.save_rcx(counted);
         self.point(self.last_offset(), if counted { self.plain() } else { SpillState::Rcx });
-        let (hot, tables) = (&mut self.unit.hot, self.cache.tables_at());
+        let hot = &mut self.unit.hot;
         hot.load_at(RCX, RSP, 0);
-        hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
-        hot.return_table(tables + self.unit.version.returns());
+        hot.lookup_index_to_rcx(RCX, layout::TABLES_AT + layout::RETURN_MASK);
+        hot.return_table(layout::TABLES_AT + self.unit.version.returns());
     }
 
     /// The same in a relaid-out block, by the stub that all of them share.
@@ -356,9 +356,9 @@ impl CodeCache {
     /// The transfer of control that is nearly complete if the instruction at `at` is the cache's own `call`, the push before its
     /// own `ret`, or the start of a landing that writes below the stack pointer.
     pub fn transfer_at(&self, at: CacheAddress) -> Option<Transfer> {
-        let code: [u8; 3] = self.code_at(at)?;
-        if code == [0xff, 0x14, 0xcd] {
-            return Some(Transfer::CallOfRdx); // call [rcx*8 + table], also aside from its block
+        let code: [u8; 4] = self.code_at(at)?;
+        if code == [0x65, 0xff, 0x14, 0xcd] {
+            return Some(Transfer::CallOfRdx); // call gs:[rcx*8 + table], also aside from its block
         }
         if code[0] == 0xe8 {
             // Also on the way out of an inlined body.
@@ -370,7 +370,7 @@ impl CodeCache {
         match code {
             // Behind its call, a block has no instruction of the program.
             [PUSHFQ, ..] => block.landing.filter(|l| at > l.call).map(|_| returns),
-            [0xff, 0x34, 0xcd] => Some(returns), // push [rcx*8 + table]
+            [0x65, 0xff, 0x34, 0xcd] => Some(returns), // push gs:[rcx*8 + table]
             _ => None,
         }
     }

@@ -18,7 +18,6 @@ impl Writer<'_> {
     /// Writes the `syscall`, after a check of its number. RCX is free: the instruction overwrites it.
     pub(crate) fn system(&mut self, counted: bool) {
         let program = self.last_offset();
-        let tables = self.cache.tables_at();
         // RCX still holds the program's value, as the point here states.
         if !counted {
             self.unit.hot.load(RCX, layout::counter(self.slot));
@@ -32,7 +31,7 @@ impl Writer<'_> {
         self.count_number();
         self.unit.hot.low_16_to_ecx(RAX);
         self.point(program, SpillState::RcxIsNext);
-        self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
+        self.unit.hot.look_up_byte(RCX, layout::TABLES_AT + layout::CALLS);
         self.point(program, SpillState::RcxIsNext);
         let native = self.unit.hot.jump_if_rcx_zero();
         self.point(program, SpillState::RcxIsNext);
@@ -105,7 +104,6 @@ impl Writer<'_> {
         let id = self.cache.call_sites.len() as u64;
         self.cache.call_sites.push(site);
         let stubs = self.cache.arenas[self.unit.arena].stubs;
-        let tables = self.cache.tables_at();
         // Without BMI2 a rotation changes flags.
         let tells_allocations = self.cache.has_sink && std::arch::is_x86_feature_detected!("bmi2");
         let cold = &mut self.unit.cold;
@@ -147,12 +145,12 @@ impl Writer<'_> {
         cold.jump(site.native);
         cold.land(map);
         cold.low_8_to_ecx(RDX);
-        cold.look_up_byte(RCX, tables + layout::EXECUTABLE);
+        cold.look_up_byte(RCX, layout::TABLES_AT + layout::EXECUTABLE);
         let data = cold.jump_if_ecx_zero();
         cold.jump(stop);
         cold.land(data);
         cold.low_8_to_ecx(R10);
-        cold.look_up_byte(RCX, tables + layout::FIXED);
+        cold.look_up_byte(RCX, layout::TABLES_AT + layout::FIXED);
         let anywhere = cold.jump_if_ecx_zero();
         cold.jump(stop);
         cold.land(anywhere);

@@ -155,12 +155,12 @@ impl Writer<'_> {
 
     /// Looks up the target in RDX; RCX and RDX are saved.
     pub(crate) fn look_up(&mut self) {
-        look_up_in(&mut self.unit.hot, self.cache.tables_at(), self.unit.version);
+        look_up_in(&mut self.unit.hot, self.unit.version);
     }
 }
 
 /// The same at the end of `code`.
-pub(crate) fn look_up_in(code: &mut Code, tables: u32, version: Version) {
-    code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
-    code.jump_table(tables + version.lookup());
+pub(crate) fn look_up_in(code: &mut Code, version: Version) {
+    code.lookup_index_to_rcx(RDX, layout::TABLES_AT + layout::TARGET_MASK);
+    code.jump_table(layout::TABLES_AT + version.lookup());
 }

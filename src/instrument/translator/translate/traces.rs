@@ -34,7 +34,7 @@ impl Writer<'_> {
     /// Writes the record of the block's beginning.
     pub(crate) fn trace_block(&mut self) {
         self.point(0, self.plain());
-        let (id, room) = (self.block_id(), self.cache.tables_at() + layout::HAS_ROOM);
+        let (id, room) = (self.block_id(), layout::TABLES_AT + layout::HAS_ROOM);
         let drain = self.cache.arenas[self.unit.arena].stubs.drain;
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, RCX);

@@ -9,6 +9,7 @@ use super::catch::release;
 use super::refresh::{is_ours, text_of};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::kernel::context_tables::map_tables;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::signal_bits::bit;
@@ -194,6 +195,9 @@ impl Visitor {
         enter(&mut self.run.recorded.samples.drain, &image.contexts.borrow(), context, ordinal, version);
         registers.gs_base = image.contexts.borrow().base(context).get();
         self.run.program.threads.insert(tid, Thread::new(pid, pid, ordinal, context, image.contexts.clone(), version));
+        let address_space = self.run.program.address_spaces.get_mut(&pid).ok_or(RunError::Gone)?;
+        let (stopped, signals) = map_tables(address_space, [context], stopped)?;
+        self.run.program.defer_all(tid, signals);
         self.run.program.note_mask(&stopped)?;
         self.run.redirect(stopped, registers)
     }

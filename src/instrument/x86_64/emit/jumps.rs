@@ -18,9 +18,9 @@ impl Code {
         self.word(offset);
     }
 
-    /// `jmp [rcx*8 + table]`, table below 2 GB
+    /// `jmp gs:[rcx*8 + table]`
     pub fn jump_table(&mut self, table: u32) {
-        self.raw(&[0xff, 0x24, 0xcd]);
+        self.raw(&[0x65, 0xff, 0x24, 0xcd]);
         self.word(table);
     }
 
@@ -94,17 +94,16 @@ impl Code {
         relative(from, jump)
     }
 
-    /// `push [rcx*8 + table]`; `ret`: to the address in the table
+    /// `push gs:[rcx*8 + table]`; `ret`: to the address in the table
     pub fn return_table(&mut self, table: u32) {
-        self.raw(&[0xff, 0x34, 0xcd]);
+        self.raw(&[0x65, 0xff, 0x34, 0xcd]);
         self.word(table);
         self.raw(&[0xc3]);
     }
 
-    /// `mov rcx, [rcx*8 + table]`; `mov [rsp], rcx`; `ret`: the same, but the address replaces the word on top of the stack.
+    /// `mov rcx, gs:[rcx*8 + table]`; `mov [rsp], rcx`; `ret`: the same, but the address replaces the word on top of the stack.
     pub fn return_by_top(&mut self, table: u32) {
-        self.raw(&[0x48, 0x8b, 0x0c, 0xcd]);
-        self.word(table);
+        self.load_indexed(RCX, RCX, table);
         self.store_at(RSP, 0, RCX);
         self.raw(&[0xc3]);
     }
@@ -121,9 +120,9 @@ impl Code {
         self.relative(to)
     }
 
-    /// `call [rcx*8 + table]`
+    /// `call gs:[rcx*8 + table]`
     pub fn call_table(&mut self, table: u32) {
-        self.raw(&[0xff, 0x14, 0xcd]);
+        self.raw(&[0x65, 0xff, 0x14, 0xcd]);
         self.word(table);
     }
 }
@@ -157,12 +156,12 @@ mod tests {
     #[test]
     fn each_form_is_what_it_says() {
         assert_eq!(text(|c| c.jump_through(0x58)), "jmp qword ptr gs:[58h]");
-        assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
-        assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
-        let by_top = "mov rcx,[rcx*8+70000000h]; mov [rsp],rcx; ret";
+        assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr gs:[rcx*8+70000000h]");
+        assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr gs:[rcx*8+70000000h]; ret");
+        let by_top = "mov rcx,gs:[rcx*8+70000000h]; mov [rsp],rcx; ret";
         assert_eq!(text(|c| c.return_by_top(0x7000_0000)), by_top);
         assert_eq!(text(|c| c.jump_for_good(CacheAddress::new(0x2000))), "jmp 0000000000002000h");
-        assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
+        assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr gs:[rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
     }
 

@@ -1,19 +1,13 @@
-//! Instructions on other memory: through registers, at fixed addresses, on the stack.
+//! Instructions on other memory: through registers, in tables, on the stack.
 
 use super::{Code, Gpr, PUSH_TOP};
 use crate::tracee::address::CacheAddress;
 
 impl Code {
-    /// `movzx register, byte [register + table]`, table below 2 GB; registers below R8
+    /// `movzx register, byte gs:[register + table]`; registers below R8
     pub fn look_up_byte(&mut self, register: Gpr, table: u32) {
-        self.raw(&[0x0f, 0xb6, 0x80 | register.0 << 3 | register.0]);
+        self.raw(&[0x65, 0x0f, 0xb6, 0x80 | register.0 << 3 | register.0]);
         self.word(table);
-    }
-
-    /// `mov ecx, [at]`, below 2 GB
-    pub fn load_ecx_absolute(&mut self, at: u32) {
-        self.raw(&[0x8b, 0x0c, 0x25]);
-        self.word(at);
     }
 
     /// `push [rip + …]`: pushes the word at `at`
@@ -115,8 +109,7 @@ mod tests {
     #[test]
     fn each_form_is_what_it_says() {
         assert_eq!(text(|c| c.thread_base(Gpr(11))), "mov r11,fs:[0]");
-        assert_eq!(text(|c| c.look_up_byte(RCX, 0x7000_0000)), "movzx ecx,byte ptr [rcx+70000000h]");
-        assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
+        assert_eq!(text(|c| c.look_up_byte(RCX, 0x7000_0000)), "movzx ecx,byte ptr gs:[rcx+70000000h]");
         assert_eq!(text(|c| c.push_top()), "push qword ptr [rsp]");
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
