@@ -4,6 +4,8 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::gettid;
@@ -17,6 +19,7 @@ use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 use crate::tracee::affinity::{Kept, cpus_of};
 use crate::tracee::boot::boot_id;
+use crate::tracee::own_limits;
 
 use super::output::OutputFolder;
 use super::progress::{Notices, Spinner};
@@ -48,6 +51,9 @@ pub fn ahead_of_a_demo(notices: &Notices) {
 
 /// The ceilings for a run. A host that cannot be measured gets none, and a warning: rprof profiles the program all the same.
 pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    if let Some(limit) = own_limits::own_cpu_limit() {
+        return measured_apart(limit, notices, warnings);
+    }
     let mut progress = ProgressReporter::new(notices, FOR_LATER_RUNS);
     let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut progress);
     warnings.append(&mut progress.warnings);
@@ -55,8 +61,34 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
         warnings.push(Warning::new(
             "no-ceilings",
             format!("the ceilings of this host could not be measured: {error}"),
-            "functions have time and counts, but no class, bound or savings",
+            NO_CEILINGS,
             "rprof machine --refresh shows the obstacle",
+        ));
+        unmeasured()
+    })
+}
+
+const NO_CEILINGS: &str = "functions have time and counts, but no class, bound or savings";
+
+/// The same where the kernel ends each process of rprof's after `limit` of CPU time: another process measures them.
+fn measured_apart(limit: Duration, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    notices.say(&format!(
+        "the limit on CPU time (ulimit -t, {} s) holds for rprof's own work, too, which ends without a report if it takes longer",
+        limit.as_secs()
+    ));
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["machine", "--quick", "--json"]).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = command.output();
+    let measured = output.ok().filter(|o| o.status.success()).and_then(|o| serde_json::from_slice(&o.stdout).ok());
+    measured.unwrap_or_else(|| {
+        warnings.push(Warning::new(
+            "no-ceilings",
+            format!(
+                "the ceilings of this host could not be measured within {} s of CPU time (ulimit -t), a limit that rprof may not raise",
+                limit.as_secs()
+            ),
+            NO_CEILINGS,
+            "run `rprof machine` once without the limit",
         ));
         unmeasured()
     })
@@ -108,12 +140,18 @@ fn kernel_and_cpus() -> String {
 
 /// The ceilings looked at again after the program has run: see [`bracket`].
 pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    if own_limits::own_cpu_limit().is_some() {
+        return before;
+    }
     again(&Request::new(Effort::Quick), before, notices, warnings)
 }
 
 /// All ceilings measured again, because a function was faster than one of them allows. The ceilings kept for later runs stay
 /// unchanged: they may come from a longer measurement.
 pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    if own_limits::own_cpu_limit().is_some() {
+        return before;
+    }
     let aside = std::env::temp_dir().join(format!("rprof-ceilings-{}", std::process::id()));
     let request = Request { refresh: true, cache: Some(aside.clone()), ..Request::new(Effort::Quick) };
     let machine = again(&request, before, notices, warnings);

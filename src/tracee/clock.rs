@@ -14,6 +14,11 @@ pub fn own_cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
+/// Processor time of the whole process.
+pub fn process_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
+
 /// The processor's time stamp counter against CLOCK_MONOTONIC, from the moment at which it was made.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeStamps {

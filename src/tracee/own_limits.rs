@@ -3,11 +3,12 @@
 
 use std::mem::zeroed;
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use libc::{RLIM_INFINITY, RLIMIT_AS, RLIMIT_DATA, RLIMIT_FSIZE, rlimit};
+use libc::{RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, rlimit};
 
-/// Sizes of files, address space, data.
-const LIFTED: [libc::__rlimit_resource_t; 3] = [RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA];
+/// Sizes of files, address space, data; CPU time.
+const LIFTED: [libc::__rlimit_resource_t; 4] = [RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_DATA, RLIMIT_CPU];
 
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
@@ -57,6 +58,12 @@ pub fn restore() {
 /// Bytes of address space that we have, if [`lift`] could not do more.
 pub fn own_address_space() -> u64 {
     get(RLIMIT_AS).rlim_cur
+}
+
+/// CPU time after which the kernel ends each of our processes, if [`lift`] could not do more; `None`: never.
+pub fn own_cpu_limit() -> Option<Duration> {
+    let limit = get(RLIMIT_CPU).rlim_cur;
+    (limit != RLIM_INFINITY).then(|| Duration::from_secs(limit))
 }
 
 /// Bytes of address space that we, and the program, were started with the right to.

@@ -19,6 +19,12 @@ fn limited(script: &str) -> (Sandbox, Output) {
     (sandbox, output)
 }
 
+/// Whether rprof has CAP_SYS_RESOURCE here.
+fn may_raise_limits() -> bool {
+    let own = rprof::tracee::proc_status::read_status(nix::unistd::Pid::this()).unwrap();
+    own.capabilities >> 24 & 1 == 1
+}
+
 #[test]
 fn the_program_starts_with_what_rprof_was_given() {
     for limits in [
@@ -65,6 +71,30 @@ fn a_counted_pass_without_large_files_is_refused() {
     assert_eq!((status(&output), stdout(&output)), (125, String::new()), "{told}");
     assert!(told.contains("`ulimit -f`") && told.contains("--passes timed"), "{told}");
     assert_eq!(told.trim_end().lines().count(), 1, "{told}");
+}
+
+/// rprof's own work, the measuring of ceilings foremost, takes longer than the program may.
+#[test]
+fn a_limit_on_cpu_time_is_the_programs_alone() {
+    let script = "mkdir empty; ulimit -t 3; XDG_CACHE_HOME=$PWD/empty exec $RPROF --quiet -- ./work 300";
+    let (sandbox, output) = limited(script);
+    assert_eq!((status(&output), stdout(&output)), (0, "300000000\n".into()), "{}", stderr(&output));
+    if may_raise_limits() {
+        assert!(sandbox.profile("rprof.out")["machine"]["ceilings"].as_array().is_some_and(|c| !c.is_empty()));
+    }
+    // One that takes longer ends as natively.
+    let (_, output) = limited("ulimit -t 1; exec $RPROF --quiet --memory off -- ./work 20000");
+    assert_eq!(status(&output), 128 + libc::SIGKILL, "{}", stderr(&output));
+}
+
+/// Where rprof may not lift it, the program runs all the same, and the ceilings that could not be measured are told.
+#[test]
+fn a_hard_limit_on_cpu_time_leaves_the_program_its_result() {
+    let script = "mkdir empty; ulimit -t 3; XDG_CACHE_HOME=$PWD/empty exec $FIRM $RPROF -- ./work 30";
+    let (_, output) = limited(script);
+    let told = stderr(&output);
+    assert_eq!((status(&output), stdout(&output)), (0, "30000000\n".into()), "{told}");
+    assert!(told.contains("ulimit -t"), "{told}");
 }
 
 #[test]

@@ -24,8 +24,8 @@ use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
 use crate::sample::{Gate, Reaping, USUAL_SHARE};
 use crate::session::options::{Budget, CollectedPart, RunOptions};
-use crate::tracee::clock::monotonic_ns;
-use crate::tracee::foreground;
+use crate::tracee::clock::{monotonic_ns, process_cpu_time};
+use crate::tracee::{foreground, own_limits};
 
 use pace::Pace;
 use tree::Tree;
@@ -36,6 +36,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
 const SELDOM_S: f64 = 0.25;
+/// CPU time that is kept for the report, where the kernel limits rprof's own.
+const RESERVE: Duration = Duration::from_secs(10);
 /// Share of the program's time that a sampler by perf events takes at its usual frequency, copies of stacks included.
 const PERF_SHARE: f64 = 0.012;
 
@@ -149,6 +151,13 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: Budget
             }
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
             continue;
+        }
+        if let Some(limit) = own_limits::own_cpu_limit()
+            && process_cpu_time() + RESERVE.min(limit / 3) > limit
+        {
+            let why = "rprof itself has used up most of the CPU time that it may have (ulimit -t)";
+            note(&mut refused, Some(Refused { pid: first, why: why.into() }));
+            break;
         }
         let now_s = begun.elapsed().as_secs_f64();
         let look = tree.look();
