@@ -65,6 +65,15 @@ pub fn read_maps(pid: Pid) -> io::Result<Vec<Mapping>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
+/// The mappings of `pid` that have been made where none of `before` is.
+///
+/// # Errors
+/// As [`read_maps`].
+pub fn mapped_since(pid: Pid, before: &[Mapping]) -> io::Result<Vec<Mapping>> {
+    let is_new = |new: &Mapping| before.iter().all(|old| new.end <= old.start || old.end <= new.start);
+    Ok(read_maps(pid)?.into_iter().filter(is_new).collect())
+}
+
 fn parse_line(line: &[u8]) -> Option<Mapping> {
     // 7f1c0000-7f1c1000 r-xp 00001000 fe:00 1234   /usr/lib/x.so
     let path_at = line.iter().enumerate().filter(|(_, byte)| **byte == b' ').nth(4).map_or(line.len(), |(at, _)| at);

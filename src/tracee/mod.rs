@@ -43,6 +43,7 @@ pub mod proc_status;
 pub mod rdma_ports;
 pub mod remote;
 pub mod restarts;
+pub mod same_memory;
 pub mod sampling_clock;
 pub mod sockets;
 pub mod thread;

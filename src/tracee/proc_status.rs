@@ -82,6 +82,13 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
     Ok(status)
 }
 
+/// Bytes that a process has locked in memory (`mlock`); 0 if it is gone.
+pub fn read_locked_bytes(pid: Pid) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    value.and_then(|v| v.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
 /// When process `pid` began, to a tick of the kernel; `None` if it is gone.
 pub fn started(pid: u32) -> Option<SystemTime> {
     // Field 22 of its `stat` is in ticks since the host began.

@@ -1,6 +1,7 @@
 //! System calls in the name of a stopped thread. Its registers and the bytes borrowed for the call are restored on drop.
 
 use nix::errno::Errno;
+use nix::unistd::Pid;
 
 use super::address::Address;
 use super::memory::Memory;
@@ -25,6 +26,9 @@ pub enum RemoteError {
     /// Our side of memory shared with the program could not be made.
     #[error("cannot share memory with the program: {0}")]
     Share(#[source] std::io::Error),
+    /// The program has asked for all new memory to be locked, and may not lock more.
+    #[error("it locks all its memory (mlockall), and its limit (ulimit -l) leaves none for rprof")]
+    MemoryIsLocked,
     /// The kernel refused.
     #[error("{call} on behalf of the program failed: {source}")]
     Refused {
@@ -42,7 +46,7 @@ impl RemoteError {
         match self {
             RemoteError::Refused { source, .. } => Some(*source),
             RemoteError::Share(source) | RemoteError::Memory(source) => source.raw_os_error().map(Errno::from_raw),
-            RemoteError::Trace(_) | RemoteError::Ended(_) => None,
+            RemoteError::Trace(_) | RemoteError::Ended(_) | RemoteError::MemoryIsLocked => None,
         }
     }
 
@@ -103,6 +107,11 @@ impl<'a> Remote<'a> {
     /// The address space that the calls act on.
     pub fn memory(&self) -> &Memory {
         self.memory
+    }
+
+    /// The thread that makes the calls; `None` if it has ended.
+    pub fn tid(&self) -> Option<Pid> {
+        self.thread.as_ref().map(Stopped::tid)
     }
 
     /// Restores registers and bytes and gives the thread back, with the signals that arrived meanwhile.

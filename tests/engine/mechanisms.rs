@@ -157,13 +157,32 @@ fn there_is_no_rseq() {
     nothing_runs(&path);
 }
 
-/// Room for code is found below the arrays, above them, and beyond the low 2 GB.
+/// Room for code is found beyond the low 2 GiB.
 #[test]
 fn arrays_of_every_size_leave_room_for_code() {
     for size in ["-DMIB=300", "-DMIB=1400", "-DMIB=1650", "-DMIB=1950"] {
         guest("arrays.c", &["-no-pie", "-fno-pie", "-static", size]);
     }
+    // So large that nothing else fits.
+    guest("arrays.c", &["-no-pie", "-fno-pie", "-DMIB=2037"]);
     guest("arrays.c", &["-pie", "-fPIE"]);
+}
+
+#[test]
+fn memory_that_a_program_expects_is_free() {
+    for flags in [&["-no-pie", "-fno-pie"][..], &["-static"], &["-pie", "-fPIE"]] {
+        guest("room.c", flags);
+    }
+}
+
+#[test]
+fn processes_that_share_their_memory_are_counted_together() {
+    guest("shared_memory.c", &["-pthread"]);
+}
+
+#[test]
+fn locking_all_memory_locks_the_programs_alone() {
+    guest("locked_again.c", &[]);
 }
 
 #[test]

@@ -29,13 +29,6 @@ fn a_program_that_sets_the_trap_flag() {
 }
 
 #[test]
-fn a_program_whose_arrays_fill_the_low_gigabytes() {
-    let dir = tempfile::tempdir().unwrap();
-    let reason = refusal(&build(dir.path(), "arrays.c", &["-no-pie", "-fno-pie", "-DMIB=2037"]));
-    assert!(reason.contains("low 2 GiB") && reason.contains("PIE") && !reason.contains("ulimit"), "{reason}");
-}
-
-#[test]
 fn a_program_that_executes_another_under_a_filter_that_forbids_what_rprof_needs() {
     let dir = tempfile::tempdir().unwrap();
     let reason = refusal(&build(dir.path(), "sandboxed.c", &["-DEXECUTE", "-DIN_CHILD=0"]));

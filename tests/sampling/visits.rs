@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 use rprof::instrument::translator::visits::Visitor;
+use rprof::tracee::proc_status::children_of;
 use serde_json::Value;
 
 use crate::cli::{Sandbox, function, status, stderr, stdout};
@@ -21,9 +22,13 @@ fn times() -> usize {
 }
 
 fn build(folder: &Path, name: &str) -> PathBuf {
+    build_with(folder, name, &[])
+}
+
+fn build_with(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/visits").join(name).with_extension("c");
     let program = folder.join(Path::new(name).file_name().unwrap());
-    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
+    let status = Command::new("cc").args(["-O2", "-pthread"]).args(flags).arg("-o").arg(&program).arg(source).status();
     assert!(status.expect("cc is needed: tests/run installs it").success());
     program
 }
@@ -32,7 +37,7 @@ fn start(program: &Path, argument: &str) -> Child {
     Command::new(program).arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Runs `program` and visits it until it ends; returns its output and status, and the number of visits that counted anything.
+/// Runs `program` and visits it and its children until it ends; returns its output and status, and the number of visits that counted anything.
 fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) -> (String, Option<i32>, usize) {
     // A shell waits for it: a tracer in the parent's process would take its status away.
     let script = format!("{} {argument} & echo $!; wait $!", program.display());
@@ -46,7 +51,8 @@ fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) ->
         let mut visitor = Visitor::new(None, None);
         let mut counted = 0;
         while let Err(TryRecvError::Empty) = stopped.try_recv() {
-            counted += usize::from(visitor.visit(&[pid], length, false).counted);
+            let pids: Vec<Pid> = std::iter::once(pid).chain(children_of(pid)).collect();
+            counted += usize::from(visitor.visit(&pids, length, false).counted);
             visitor.settle();
             std::thread::sleep(pause);
         }
@@ -64,8 +70,13 @@ fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) ->
 
 /// Visits of `length` ms do not change the output of the program `name`, or that it ends with `expected`; returns how many counted anything.
 fn visited_as_natively(name: &str, rounds: usize, length: u64, expected: i32) -> usize {
+    visited_as_natively_with(name, &[], rounds, length, expected)
+}
+
+/// The same, built with `flags`.
+fn visited_as_natively_with(name: &str, flags: &[&str], rounds: usize, length: u64, expected: i32) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let (program, argument) = (&build(folder.path(), name), &rounds.to_string());
+    let (program, argument) = (&build_with(folder.path(), name, flags), &rounds.to_string());
     let natively = start(program, argument).wait_with_output().unwrap();
     let (output, status, counted) = visited(program, argument, Duration::from_millis(length), Duration::from_millis(4));
     assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
@@ -76,6 +87,28 @@ fn visited_as_natively(name: &str, rounds: usize, length: u64, expected: i32) ->
 #[test]
 fn threads_signals_and_forks_survive_visits() {
     let counted = visited_as_natively("busy", 150 * times(), 3, 42);
+    assert!(counted >= times() / 4, "{counted}");
+}
+
+/// Heaps of 3 GiB and memory at fixed low addresses.
+#[test]
+fn memory_that_a_program_expects_is_free_during_visits() {
+    for flags in [&["-no-pie", "-fno-pie"][..], &["-static"], &["-pie", "-fPIE"]] {
+        let counted = visited_as_natively_with("../guests/hosted/room", flags, 20 * times(), 5, 0);
+        assert!(counted >= times() / 4, "{flags:?}: {counted}");
+    }
+}
+
+#[test]
+fn processes_that_share_their_memory_survive_visits() {
+    let counted = visited_as_natively("../guests/hosted/shared_memory", times() / 2, 3, 6);
+    assert!(counted >= times() / 4, "{counted}");
+}
+
+/// None of rprof's memory is locked or populated.
+#[test]
+fn a_program_that_locks_its_memory_locks_its_own_alone() {
+    let counted = visited_as_natively("../guests/hosted/locked_again", 2 * times(), 3, 0);
     assert!(counted >= times() / 4, "{counted}");
 }
 

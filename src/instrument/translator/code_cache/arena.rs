@@ -1,7 +1,7 @@
 //! A stretch of the code cache: translated blocks in its first part, exits and entries for lookups in its second.
 
 use crate::instrument::translator::code_cache::shared::Shared;
-use crate::instrument::translator::code_cache::stubs::Stubs;
+use crate::instrument::translator::code_cache::stubs::{Stubs, gadget};
 use crate::tracee::address::{Address, CacheAddress};
 
 /// Bytes of an arena, unless there is little room.
@@ -42,15 +42,19 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Takes over a fresh shared mapping of [`LEAST`] to [`ARENA`] bytes and writes the common stubs, with which its cold
-    /// part starts.
+    /// Takes over a fresh shared mapping of [`LEAST`] to [`ARENA`] bytes and writes the gadget, with which its hot part starts, and the
+    /// common stubs, with which its cold part starts.
     pub fn new(shared: Shared) -> Self {
         let middle = shared.size() / 2;
         let base = CacheAddress::new(shared.base.get() + middle);
-        let (stubs, code) = Stubs::write(base);
+        // In the first page, which stays mapped between visits.
+        let gadget = gadget(CacheAddress::new(shared.base.get()));
+        shared.write(0, gadget.bytes());
+        let hot = (gadget.len() as u64).next_multiple_of(64);
+        let (stubs, code) = Stubs::write(base, CacheAddress::new(shared.base.get()));
         shared.write(middle, code.bytes());
         let cold = (middle + code.len() as u64).next_multiple_of(64);
-        Arena { shared, hot: 0, cold, stubs }
+        Arena { shared, hot, cold, stubs }
     }
 
     /// Its address in the program, and its size in bytes.

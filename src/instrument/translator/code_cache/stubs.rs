@@ -91,8 +91,8 @@ pub struct Stubs {
 }
 
 impl Stubs {
-    /// Writes them for `base`.
-    pub fn write(base: CacheAddress) -> (Stubs, Code) {
+    /// Writes them for `base`; `gadget` is what [`gadget`] wrote.
+    pub fn write(base: CacheAddress, gadget: CacheAddress) -> (Stubs, Code) {
         let mut code = Code::new(base);
         let indirect = code.here();
         code.save(layout::TARGET, RDX);
@@ -214,11 +214,6 @@ impl Stubs {
         code.lookup_index_to_rcx(RCX, layout::TABLES_AT + layout::RETURN_MASK);
         code.return_by_top(layout::TABLES_AT + Version::Plain.returns());
 
-        code.align(16);
-        let gadget = code.here();
-        code.raw(&[0x0f, 0x05]); // syscall
-        // Neither the program nor rprof in its name can write here, so the strings for calls are written in advance.
-        code.raw(&names().0);
         let stubs = Stubs {
             indirect,
             returned,
@@ -241,6 +236,14 @@ impl Stubs {
         };
         (stubs, code)
     }
+}
+
+/// `syscall` for calls that rprof makes, with the strings that they need: neither the program nor rprof in its name can write here.
+pub fn gadget(at: CacheAddress) -> Code {
+    let mut code = Code::new(at);
+    code.raw(&[0x0f, 0x05]); // syscall
+    code.raw(&names().0);
+    code
 }
 
 /// Writes [`Stubs::socket`]; returns it and its system call.

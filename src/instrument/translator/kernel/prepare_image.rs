@@ -13,10 +13,11 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::shared::{HUGE, Shared};
 use crate::instrument::translator::code_cache::stubs::names;
 use crate::instrument::translator::kernel::address_budget::Room;
+use crate::instrument::translator::kernel::memory_locks::unpopulated;
 use crate::instrument::translator::program::address_space::AddressSpace;
 use crate::instrument::translator::translate::text_ranges::{TextRange, Treatment, treatment};
 use crate::tracee::address::Address;
-use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::maps::{Mapping, mapped_since, read_maps};
 use crate::tracee::memory::Memory;
 use crate::tracee::remote::{Remote, RemoteError};
 use crate::tracee::thread::{SignalInfo, Stopped};
@@ -120,8 +121,7 @@ pub fn prepare_running(
 
 /// Unmaps everything that was mapped since `maps` were read.
 fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<(), RemoteError> {
-    let now = read_maps(pid)?;
-    for new in now.iter().filter(|m| maps.iter().all(|old| m.end <= old.start || old.end <= m.start)) {
+    for new in mapped_since(pid, maps)? {
         remote.call("munmap", libc::SYS_munmap, [new.start.get(), new.end - new.start, 0, 0, 0, 0])?;
     }
     Ok(())
@@ -151,8 +151,18 @@ pub fn renew(
     Ok(((cache, contexts), thread, signals))
 }
 
-/// Maps tables, contexts, and an arena close to each of the places in `near`.
+/// Maps tables, contexts, and an arena close to each of the places in `near`; none of it is locked.
 fn furnish(
+    pid: Pid,
+    remote: &mut Remote<'_>,
+    site: Address,
+    maps: &[Mapping],
+    near: &[Address],
+) -> Result<(CodeCache, Contexts), RemoteError> {
+    unpopulated(pid, remote, |remote| furnish_unpopulated(pid, remote, site, maps, near))
+}
+
+fn furnish_unpopulated(
     pid: Pid,
     remote: &mut Remote<'_>,
     site: Address,
@@ -161,11 +171,11 @@ fn furnish(
 ) -> Result<(CodeCache, Contexts), RemoteError> {
     let room = Room::of(pid);
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
-    let contexts = map_contexts(pid, remote, site, &taken, room.contexts)?;
+    let contexts = map_contexts(remote, site, &taken, room.contexts)?;
     let (at, size) = contexts.mapping();
     taken.push((at.get(), at.get() + size));
     let at = aside(&taken, layout::TABLES).ok_or_else(no_room)?;
-    let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at, protection: libc::PROT_READ })?;
+    let tables = map(remote, site, &Wish { size: layout::TABLES, at, protection: libc::PROT_READ })?;
     taken.push((at, at + layout::TABLES));
     let mut arenas: Vec<Arena> = Vec::new();
     // Those in the low 2 GiB need none of their own.
@@ -173,7 +183,7 @@ fn furnish(
     for text in high.into_iter().chain(low) {
         if !arenas.iter().any(|a| a.reaches(text.get())) {
             let wish = arena_wish(&taken, text.get(), room)?;
-            let shared = map(pid, remote, site, &wish)?;
+            let shared = map(remote, site, &wish)?;
             taken.push((wish.at, wish.at + wish.size));
             arenas.push(Arena::new(shared));
         }
@@ -199,7 +209,8 @@ pub fn add_arena(
 ) -> Result<(Arena, Stopped, Deferred), RemoteError> {
     let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let mut remote = Remote::new(thread, memory, gadget)?;
-    let shared = map(pid, &mut remote, gadget, &arena_wish(&taken, near.get(), Room::of(pid))?)?;
+    let wish = arena_wish(&taken, near.get(), Room::of(pid))?;
+    let shared = unpopulated(pid, &mut remote, |remote| map(remote, gadget, &wish))?;
     let (thread, signals) = remote.finish()?;
     Ok((Arena::new(shared), thread, signals))
 }
@@ -214,7 +225,6 @@ fn no_room() -> RemoteError {
 }
 
 fn map_contexts(
-    pid: Pid,
     remote: &mut Remote<'_>,
     site: Address,
     taken: &[(u64, u64)],
@@ -224,7 +234,7 @@ fn map_contexts(
         let size = layout::CONTEXT * count;
         let at = aside(taken, size).ok_or_else(no_room)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        match map(pid, remote, site, &Wish { size, at, protection }) {
+        match map(remote, site, &Wish { size, at, protection }) {
             Ok(shared) => return Ok(Contexts::new(shared)),
             // The program has little of its address space left: fewer threads, then.
             Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 1 => count /= 2,
@@ -234,7 +244,7 @@ fn map_contexts(
 }
 
 /// Makes a file of memory in the program and maps it in both processes.
-fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
+fn map(remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
     // The names are behind the borrowed `syscall` for the time of the calls.
     let place = scratch + 2;
     let (names, offsets) = names();
@@ -245,7 +255,7 @@ fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Resu
         remote.memory().write(place, &names)?;
     }
     let places: Vec<u64> = offsets.iter().map(|offset| place.get() + offset).collect();
-    let result = map_file(pid, remote, &places, wish);
+    let result = map_file(remote, &places, wish);
     if !ready {
         remote.memory().write(place, &saved)?;
     }
@@ -257,21 +267,21 @@ const MFD_EXEC: u64 = 0x10;
 
 /// Maps a memfd whose name is at the first of `names`. If `vm.memfd_noexec` forbids that, maps a file without a name in the first
 /// of the folders there that allows executable mappings.
-fn map_file(pid: Pid, remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
+fn map_file(remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
     let flags = u64::from(libc::MFD_CLOEXEC);
     let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags | MFD_EXEC, 0, 0, 0, 0]);
     if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
         created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags, 0, 0, 0, 0]);
     }
     let forbidden = match created {
-        Ok(descriptor) => return map_and_close(pid, remote, descriptor, wish),
+        Ok(descriptor) => return map_and_close(remote, descriptor, wish),
         Err(RemoteError::Refused { source: source @ (Errno::EACCES | Errno::EPERM), .. }) => source,
         Err(error) => return Err(error),
     };
     let flags = (libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC) as u64;
     for &folder in &names[1..] {
         let opened = remote.call("openat", libc::SYS_openat, [libc::AT_FDCWD as u64, folder, flags, 0o600, 0, 0]);
-        let mapped = opened.and_then(|descriptor| map_and_close(pid, remote, descriptor, wish));
+        let mapped = opened.and_then(|descriptor| map_and_close(remote, descriptor, wish));
         if !matches!(mapped, Err(RemoteError::Refused { .. })) {
             return mapped;
         }
@@ -280,14 +290,16 @@ fn map_file(pid: Pid, remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Re
     Err(RemoteError::Refused { call, source: forbidden })
 }
 
-fn map_and_close(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
-    let result = map_descriptor(pid, remote, descriptor, wish);
+fn map_and_close(remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    let result = map_descriptor(remote, descriptor, wish);
     remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
     result
 }
 
-fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
-    let path = format!("/proc/{pid}/fd/{descriptor}");
+fn map_descriptor(remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    // Another process with the same memory may have other descriptors.
+    let tid = remote.tid().ok_or(RemoteError::Ended(0))?;
+    let path = format!("/proc/{tid}/fd/{descriptor}");
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     file.set_len(wish.size).map_err(RemoteError::Share)?;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;

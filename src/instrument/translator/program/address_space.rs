@@ -122,6 +122,13 @@ impl AddressSpace {
         }
     }
 
+    /// rprof's mappings there: (address, bytes).
+    pub fn mappings(&self) -> impl Iterator<Item = (Address, u64)> {
+        let contexts = self.image.contexts.borrow().mapping();
+        let all: Vec<(Address, u64)> = self.image.cache.borrow().mappings().chain([contexts]).collect();
+        all.into_iter()
+    }
+
     /// An instruction `syscall` in its code cache, for calls in the program's name.
     pub fn gadget(&self) -> Option<Address> {
         self.image.cache.borrow().arenas.first().map(|arena| Address::new(arena.stubs.gadget.get()))

@@ -24,6 +24,8 @@ const DISPATCH_OFF: u64 = 0;
 
 const PAGE: u64 = 4096;
 const READ: u64 = libc::PROT_READ as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 const EXECUTE: u64 = libc::PROT_EXEC as u64;
 const SHARED: u64 = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
 
@@ -34,10 +36,12 @@ const PROTECT: [Call; 2] = [
 ];
 
 /// The calls that map memory which rprof shares.
-const MAP: [Call; 4] = [
+const MAP: [Call; 6] = [
     Call { name: "memfd_create", number: libc::SYS_memfd_create, arguments: [PAGE, 1, 0, 0, 0, 0] },
     Call { name: "mmap", number: libc::SYS_mmap, arguments: [PAGE, PAGE, READ | EXECUTE, SHARED, 3, 0] },
     Call { name: "madvise", number: libc::SYS_madvise, arguments: [PAGE, PAGE, libc::MADV_DONTDUMP as u64, 0, 0, 0] },
+    Call { name: "mmap", number: libc::SYS_mmap, arguments: [0, PAGE, READ | WRITE, PRIVATE, u64::MAX, 0] },
+    Call { name: "munmap", number: libc::SYS_munmap, arguments: [PAGE, PAGE, 0, 0, 0, 0] },
     Call { name: "close", number: libc::SYS_close, arguments: [3, 0, 0, 0, 0, 0] },
 ];
 

@@ -83,8 +83,7 @@ impl Program {
     fn mapped_by_us(&self, pid: Pid) -> u64 {
         let space = self.threads.values().find(|t| t.pid == pid).map(|t| t.address_space);
         let Some(address_space) = space.and_then(|space| self.address_spaces.get(&space)) else { return 0 };
-        let code: u64 = address_space.image.cache.borrow().mappings().map(|(_, size)| size).sum();
-        code + address_space.image.contexts.borrow().mapping().1
+        address_space.mappings().map(|(_, size)| size).sum()
     }
 
     /// Raises the limit before rprof maps memory into the address space of `pid`. Returns the program's limit, if it has set

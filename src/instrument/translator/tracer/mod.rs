@@ -7,6 +7,7 @@ pub mod fork_sharing;
 pub mod handoff;
 pub mod handoffs;
 pub mod limits;
+mod lock_calls;
 pub mod native;
 pub mod native_calls;
 pub mod open_proc;

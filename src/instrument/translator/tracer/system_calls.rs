@@ -221,14 +221,6 @@ impl Program {
         maps.iter().fold(from, |end, map| if map.start <= end && end < map.end { map.end.min(to) } else { end })
     }
 
-    /// Locks memory page by page, as it is used, because rprof's mappings are large and nearly empty.
-    fn mlockall(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
-        let asked = Registers { rdi: registers.rdi | libc::MCL_ONFAULT as u64, ..registers };
-        let (stopped, after) = self.execute(stopped, asked, site)?;
-        stopped.set_registers(&Registers { rdi: registers.rdi, ..after })?;
-        self.go_on(stopped)
-    }
-
     /// Emulates the GS base: rprof uses the register, and the program's base is in the thread's context. A shadow stack would not
     /// survive translation.
     fn arch_prctl(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {

@@ -11,6 +11,7 @@ use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::context_tables::map_tables;
 use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
+use crate::instrument::translator::kernel::fold::unfold;
 use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
 use crate::instrument::translator::kernel::signal_bits::bit;
 use crate::instrument::translator::program::address_space::AddressSpace;
@@ -26,6 +27,7 @@ use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::memory::Memory;
 use crate::tracee::proc_status::{Status, read_cpu_seconds, read_start_ticks, read_status};
 use crate::tracee::restarts::{repeat_ended_call, restart_call};
+use crate::tracee::same_memory::{self, Memory as Sharing};
 use crate::tracee::thread::{Registers, Stopped};
 
 /// The section in which the linker collects descriptions of restartable sequences (librseq, tcmalloc).
@@ -43,6 +45,7 @@ impl Visitor {
         }
         let maps = read_maps(pid).map_err(|e| format!("its mappings cannot be read: {e}"))?;
         self.refuse_sequences(pid, &maps)?;
+        let space = self.space_of(pid)?;
         let caught = self.catch(pid)?;
         let tids: Vec<Pid> = caught.iter().map(Stopped::tid).collect();
         let mut natively: Vec<(Pid, Registers)> = Vec::new();
@@ -52,13 +55,30 @@ impl Visitor {
             repeat_ended_call(&mut registers);
             natively.push((stopped.tid(), registers));
         }
-        match self.enter_stopped(pid, caught, &natively, &status) {
+        match self.enter_stopped((pid, space), caught, &natively, &status) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.undo(&tids, &natively);
                 Err(error.to_string())
             }
         }
+    }
+
+    /// The address space of a process: that of another one if they share it.
+    fn space_of(&self, pid: Pid) -> Result<Pid, String> {
+        for &other in self.run.program.address_spaces.keys().filter(|other| **other != pid) {
+            match same_memory::compare(pid, other) {
+                Sharing::Shared => return Ok(other),
+                Sharing::Separate => {}
+                Sharing::Unknown if has_mappings_of(pid, other) => {
+                    return Err(format!(
+                        "it may share its memory with process {other}, and the kernel does not tell (kcmp)"
+                    ));
+                }
+                Sharing::Unknown => {}
+            }
+        }
+        Ok(pid)
     }
 
     /// rprof's copies of restartable sequences would not be restarted.
@@ -78,7 +98,7 @@ impl Visitor {
 
     fn enter_stopped(
         &mut self,
-        pid: Pid,
+        (pid, space): (Pid, Pid),
         caught: Vec<Stopped>,
         natively: &[(Pid, Registers)],
         status: &Status,
@@ -94,11 +114,11 @@ impl Visitor {
         let first = caught.next().ok_or(RunError::Gone)?;
         // All threads are stopped, so the mappings stay as they are.
         let maps = read_maps(pid).map_err(|_| RunError::Gone)?;
-        let (first, mut deferred) = self.furnish(pid, first, &maps)?;
-        let first = self.read_actions(pid, first, status, &mut deferred)?;
+        let (first, mut deferred) = self.furnish(space, first, &maps)?;
+        let first = self.read_actions((pid, space), first, status, &mut deferred)?;
         let mut ready = Vec::new();
         for stopped in std::iter::once(first).chain(caught) {
-            ready.extend(unless_gone(self.move_in(pid, stopped))?);
+            ready.extend(unless_gone(self.move_in((pid, space), stopped))?);
         }
         for stopped in ready {
             let tid = stopped.tid();
@@ -113,15 +133,24 @@ impl Visitor {
 
     /// Maps what rprof needs into a process, unless it is there, and takes over its text.
     fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
+        if !self.run.program.threads_in(pid).is_empty() {
+            // Another process that shares it has come in.
+            return Ok((stopped, Vec::new()));
+        }
+        let (mut stopped, mut before) = (stopped, Deferred::new());
         let known = self.run.program.address_spaces.get_mut(&pid);
         if let Some(address_space) = known
             && address_space.is_furnished(maps)
-            && address_space.refresh_text(maps)
         {
-            address_space.image.placing.borrow_mut().begin_again(Instant::now());
-            return Ok((stopped, Vec::new()));
+            let is_whole;
+            (is_whole, stopped, before) = unfold(address_space, maps, stopped)?;
+            if is_whole && address_space.refresh_text(maps) {
+                address_space.image.placing.borrow_mut().begin_again(Instant::now());
+                return Ok((stopped, before));
+            }
         }
-        // It has executed another program, or needs translations of its own.
+        // It has executed another program, needs translations of its own, or has mapped something where rprof's mappings were.
+        let maps = &read_maps(pid).map_err(|_| RunError::Gone)?;
         self.run.program.address_spaces.remove(&pid);
         let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;
         let text = text_of(maps);
@@ -142,19 +171,19 @@ impl Visitor {
         let (stopped, more) = remote.finish()?;
         self.run.program.address_spaces.insert(pid, address_space);
         self.run.program.close_address_space(pid, limit);
-        Ok((stopped, deferred.into_iter().chain(more).collect()))
+        Ok((stopped, before.into_iter().chain(deferred).chain(more).collect()))
     }
 
     /// Reads the process's actions for the signals of rprof's own traps.
     fn read_actions(
         &mut self,
-        pid: Pid,
+        (pid, space): (Pid, Pid),
         stopped: Stopped,
         status: &Status,
         deferred: &mut Deferred,
     ) -> Result<Stopped, RunError> {
         let mut stopped = stopped;
-        let address_space = self.run.program.address_spaces.get(&pid).ok_or(RunError::Gone)?;
+        let address_space = self.run.program.address_spaces.get(&space).ok_or(RunError::Gone)?;
         let mut action_of = |signal: i32, stopped: Stopped| -> Result<(Action, Stopped), RunError> {
             if status.caught & bit(signal) == 0 {
                 return Ok((Action::without_handler(status.ignored & bit(signal) != 0), stopped));
@@ -180,9 +209,9 @@ impl Visitor {
     }
 
     /// Gives a stopped thread a context and an address in the cache to go on at.
-    fn move_in(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+    fn move_in(&mut self, (pid, space): (Pid, Pid), stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
-        let image = self.run.program.address_spaces.get(&pid).ok_or(RunError::Gone)?.image.clone();
+        let image = self.run.program.address_spaces.get(&space).ok_or(RunError::Gone)?.image.clone();
         let mut registers = stopped.registers()?;
         let context = image.contexts.borrow_mut().take()?;
         let ordinal = self.ordinal(pid, tid);
@@ -194,8 +223,11 @@ impl Visitor {
         };
         enter(&mut self.run.recorded.samples.drain, &image.contexts.borrow(), context, ordinal, version);
         registers.gs_base = image.contexts.borrow().base(context).get();
-        self.run.program.threads.insert(tid, Thread::new(pid, pid, ordinal, context, image.contexts.clone(), version));
-        let address_space = self.run.program.address_spaces.get_mut(&pid).ok_or(RunError::Gone)?;
+        self.run
+            .program
+            .threads
+            .insert(tid, Thread::new(pid, space, ordinal, context, image.contexts.clone(), version));
+        let address_space = self.run.program.address_spaces.get_mut(&space).ok_or(RunError::Gone)?;
         let (stopped, signals) = map_tables(address_space, [context], stopped)?;
         self.run.program.defer_all(tid, signals);
         self.run.program.note_mask(&stopped)?;
@@ -232,4 +264,10 @@ impl Visitor {
             release(stopped);
         }
     }
+}
+
+/// Whether two processes have the same mappings, as those have that share their memory, and a process right after it was forked.
+fn has_mappings_of(one: Pid, other: Pid) -> bool {
+    let maps = |pid| read_maps(pid).ok().filter(|maps| !maps.is_empty());
+    maps(one).is_some_and(|one| maps(other).is_some_and(|other| one == other))
 }

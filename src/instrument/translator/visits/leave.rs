@@ -6,13 +6,15 @@ use nix::unistd::{Pid, gettid};
 
 use super::Visitor;
 use super::catch::release;
+use crate::instrument::translator::kernel::fold::fold;
 use crate::instrument::translator::tracer::run::EndedThread;
 use crate::instrument::translator::tracer::run_error::RunError;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::profile::evidence::windows::WindowThread;
 use crate::tracee::address::CacheAddress;
 use crate::tracee::proc_status::read_status;
-use crate::tracee::restarts::repeat_ended_call;
+use crate::tracee::restarts::{is_interrupted, repeat_ended_call, restart_call};
+use crate::tracee::thread::Stopped;
 use crate::tracee::wait::{Event, Stop};
 
 /// How long rprof tries to stop threads that cannot stop at once: one waits for its child of `vfork`.
@@ -35,7 +37,7 @@ impl Visitor {
                 // All are out of the cache before one runs natively: the steps to get there are traps, too.
                 let held = self.run.hold(space, None);
                 let held: Vec<Held> = held.into_iter().filter_map(|held| self.lead_out(held).ok()).collect();
-                for held in held {
+                for held in self.fold(space, held) {
                     let tid = held.stopped.tid();
                     let ordinal = self.run.program.threads.get(&tid).map(|t| t.ordinal);
                     // While it is stopped: a thread that runs natively again uses time that is none of the window's.
@@ -92,6 +94,29 @@ impl Visitor {
         Ok(Held { stopped: self.run.leave_cache(held.stopped)?, ..held })
     }
 
+    /// Leaves little of rprof's mapped in `space`, if all its threads are out of the code cache and one of them can make system calls.
+    fn fold(&mut self, space: Pid, mut held: Vec<Held>) -> Vec<Held> {
+        let is_out = |held: &Held| {
+            let Ok(registers) = held.stopped.registers() else { return false };
+            let Some(address_space) = self.run.program.address_spaces.get(&space) else { return false };
+            address_space.image.cache.borrow().arena_of(CacheAddress::new(registers.rip)).is_none()
+        };
+        if held.len() < self.run.program.threads_in(space).len() || !held.iter().all(is_out) {
+            return held;
+        }
+        let is_free = |held: &Held| held.signal.is_none() && !held.job && can_call(&held.stopped);
+        let Some(at) = held.iter().position(is_free) else { return held };
+        let Some(address_space) = self.run.program.address_spaces.get_mut(&space) else { return held };
+        let Held { stopped, signal, job } = held.swap_remove(at);
+        let tid = stopped.tid();
+        // An error is the end of that thread.
+        if let Ok((stopped, signals)) = fold(address_space, stopped) {
+            self.run.program.defer_all(tid, signals);
+            held.push(Held { stopped, signal, job });
+        }
+        held
+    }
+
     /// Lets a thread that was led out run natively; `false`: it could not leave yet, and runs on.
     fn send_out(&mut self, held: Held) -> Result<bool, RunError> {
         let tid = held.stopped.tid();
@@ -114,4 +139,18 @@ impl Visitor {
         stopped.detach(signal)?;
         Ok(true)
     }
+}
+
+/// Whether a thread that was led out can make system calls for rprof; one that was stopped in a call begins it again behind them.
+fn can_call(stopped: &Stopped) -> bool {
+    let Ok(mut registers) = stopped.registers() else { return false };
+    if !is_interrupted(&registers) {
+        return true;
+    }
+    if read_status(stopped.tid()).map_or(true, |status| status.is_about_to_be_signalled()) {
+        return false;
+    }
+    restart_call(&mut registers);
+    repeat_ended_call(&mut registers);
+    stopped.set_registers(&registers).is_ok()
 }

@@ -32,10 +32,7 @@ pub(super) fn is_ours(mapping: &Mapping) -> bool {
 impl AddressSpace {
     /// Whether its code cache is mapped there: it was visited before, and has executed no other program since.
     pub(super) fn is_furnished(&self, maps: &[Mapping]) -> bool {
-        let (contexts, _) = self.image.contexts.borrow().mapping();
-        let cache = self.image.cache.borrow();
-        let mut all = cache.mappings().map(|(at, _)| at).chain([contexts]);
-        all.all(|at| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
+        self.mappings().all(|(at, _)| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
     }
 
     /// Takes over its text as it is now, and drops translations of text that is gone or has changed. `false` if others share these: then
