@@ -209,7 +209,8 @@ mod tests {
     fn a_process_knows_its_own_id_and_start() {
         let pid = std::process::id();
         assert!(inner_id(pid).is_some());
-        let age = SystemTime::now().duration_since(proc_status::started(pid).unwrap()).unwrap();
+        let start = proc_status::started(pid).unwrap();
+        let age = SystemTime::now().duration_since(start).unwrap();
         assert!(age < Duration::from_secs(3600), "{age:?}");
         assert!(is_dump("/a/jit-12.dump") && !is_dump("/a/jit-12.so") && !is_dump("/a/core.dump"));
     }
