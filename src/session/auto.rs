@@ -20,10 +20,11 @@ use super::SessionError;
 use super::assemble;
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
+use super::first_run::{FirstInput, Setting, counters_pass, one_pass, windows_pass};
 use super::inherited::Inherited;
 use super::passes::{Repeated, Windows};
 use super::preflight::Checked;
-use super::run::{FirstInput, Setting, counters_pass, one_pass, second_run, windows_pass};
+use super::second_run::second_run;
 use super::single::Span;
 use super::sink;
 

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use crate::instrument::Counted;
-use crate::instrument::translator::crash;
 use crate::join;
-use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
@@ -16,30 +13,19 @@ use crate::tracee::foreground::{self, Foreground};
 use super::end::ProgramEnd;
 use super::error::stream;
 use super::evidence::Evidence;
-use super::gpu::{First, Tracing};
+use super::first_run::{Setting, counters_pass, one_pass, timed_pass};
+use super::gpu::First;
 use super::hardware::Hardware;
 use super::input::Input;
 use super::job::{self, Launching};
-use super::launcher::LaunchedRank;
-use super::options::{Budget, GpuCounts, Passes, RunOptions};
+use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::output::OutputFolder;
-use super::passes::{Repeated, Windows};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::single::{Span, Visited};
+use super::second_run::second_run;
 use super::usual_passes::WhyTwice;
-use super::{
-    SessionError, assemble, attach, auto, between, ceilings, launch_parts, launcher, launches, one_run, passes, sink,
-    usual_passes,
-};
-
-/// A program that used less CPU time than this says too little for a second look at the ceilings.
-const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
-
-/// Why there is no counted pass if the counters are enough.
-const ONE_RUN: &str = "certified hardware counters told what the report needs of the one native run; --passes both counts \
-                       every instruction, for loops, chains and advice by line";
+use super::{SessionError, assemble, attach, auto, ceilings, launch_parts, launcher, launches, passes, usual_passes};
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
@@ -139,171 +125,11 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     Ok(Outcome { end, profile, folder, rank, held })
 }
 
-/// The inputs that stay the same for all passes of a run.
-#[derive(Clone, Copy)]
-pub(super) struct Setting<'a> {
-    pub options: &'a RunOptions,
-    pub notices: &'a Notices,
-    /// `None` if no native pass is made.
-    pub hardware: Option<&'a Hardware>,
-    pub folder: &'a OutputFolder,
-    /// A launcher started this process beside others, as this rank.
-    pub rank: Option<&'a LaunchedRank>,
-}
-
-impl Setting<'_> {
-    /// Whether the ceilings are looked at again after a run of `cpu_s` seconds.
-    pub fn looks_again(&self, cpu_s: f64) -> bool {
-        self.rank.is_none() && cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0
-    }
-
-    /// The ranks on this host, whose memory they share; 1 without a launcher.
-    pub fn processes(&self) -> u32 {
-        self.rank.map_or(1, |rank| job::ranks_here(self.folder.path(), rank))
-    }
-
-    /// Whether the user leaves the choice to the host, and certified counters promise all that the report needs.
-    pub fn counters_suffice(&self) -> bool {
-        let promised = |hardware: &Hardware| one_run::promised(&hardware.outlook(), self.options.memory).is_ok();
-        self.options.passes.is_none() && !self.options.collected.is_part() && self.hardware.is_some_and(promised)
-    }
-}
-
 /// Whether a function that matters was faster than a ceiling allows. The neighbours of a shared host may leave another share of
 /// the memory than when the ceilings were measured, or one of the core was measured too low.
 fn is_a_ceiling_refuted(profile: &Profile) -> bool {
     let refuted = |f: &Function| f.analysis.ceilings.iter().any(|c| c.refuted);
     profile.functions.iter().any(|f| f.share.unwrap_or(0.0) >= 0.02 && refuted(f))
-}
-
-/// Runs the program natively and sampled. So many bytes of its input are kept for another run; `None`: there will be none.
-fn timed_pass(
-    checked: &Checked,
-    keep: Option<u64>,
-    setting: Setting<'_>,
-    machine: &mut Machine,
-    evidence: &mut Evidence,
-) -> Result<(ProgramEnd, FirstInput), SessionError> {
-    let Setting { options, notices, hardware, folder, .. } = setting;
-    let mut input = Input::classify().map_err(stream("standard input"))?;
-    let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let pass = passes::timed(&checked.program, tracing.variables(), &mut input, keep, options, hardware)?;
-    evidence.gpu = tracing.finish();
-    let mut timed = pass.timed.evidence;
-    evidence.warnings.extend(options.collected.never_began(timed.wall_s));
-    options.collected.cut(&mut timed);
-    if setting.looks_again(timed.cpu_s) {
-        *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
-    }
-    if evidence.gpu.has_kernels() {
-        machine.gpus = ceilings::of_gpus(notices, &mut evidence.warnings);
-    }
-    evidence.timed = Some(timed);
-    let mut counters = pass.counters;
-    if options.collected.is_part() {
-        counters.withdraw(
-            "with --from or --to the time is that of a part of the run, the counts would be those of all of it",
-        );
-    }
-    evidence.counters = Some(counters);
-    let input = FirstInput { input, read_terminal: pass.read_terminal };
-    Ok((ProgramEnd::of(pass.timed.status), input))
-}
-
-/// Runs the program once, counted in windows.
-pub(super) fn one_pass(
-    checked: &Checked,
-    setting: Setting<'_>,
-    machine: &mut Machine,
-    evidence: &mut Evidence,
-) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, rank, .. } = setting;
-    let budget = match rank {
-        Some(_) => Budget { share: options.budget_share(), least_s: 0.0 },
-        None => options.budget(),
-    };
-    notices.say(&format!(
-        "runs the program once: natively and sampled, and counted in short windows that may slow it down by {budget}"
-    ));
-    let launched = rank.and_then(|rank| Some((rank.rank, rank.ranks?)));
-    let windows = Windows { budget, span: Span::of(options), launched, keep: None };
-    let (end, _, visited) = windows_pass(checked, setting, windows, machine, evidence)?;
-    match visited {
-        (timed, Ok(visited)) => {
-            let _spinner = notices.spinner("replaying bursts of its instructions");
-            evidence.take_visited(timed, visited, machine, setting.processes());
-        }
-        (timed, Err(reason)) => evidence.without_windows(timed, reason),
-    }
-    Ok(end)
-}
-
-/// What windows met: the samples, and the counts or why there are none.
-pub(super) type Met = (TimedEvidence, Result<Visited, String>);
-
-/// Runs the program natively and sampled, and counted in `windows`. Its end, its input, and what the windows met.
-pub(super) fn windows_pass(
-    checked: &Checked,
-    setting: Setting<'_>,
-    windows: Windows,
-    machine: &mut Machine,
-    evidence: &mut Evidence,
-) -> Result<(ProgramEnd, FirstInput, Met), SessionError> {
-    let Setting { options, notices, hardware, folder, .. } = setting;
-    let mut input = Input::classify().map_err(stream("standard input"))?;
-    let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, windows)?;
-    evidence.gpu = tracing.finish();
-    let mut timed = pass.native.timed.evidence;
-    evidence.warnings.extend(options.collected.never_began(timed.wall_s));
-    options.collected.cut(&mut timed);
-    if setting.looks_again(timed.cpu_s) {
-        *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
-    }
-    if evidence.gpu.has_kernels() {
-        machine.gpus = ceilings::of_gpus(notices, &mut evidence.warnings);
-        evidence.gpu.leave_uncounted(machine);
-    }
-    evidence.counters = Some(pass.native.counters);
-    let end = match foreground::leaves() {
-        Some(signal) => {
-            evidence.warnings.push(Warning::new(
-                "left-running",
-                format!("rprof was asked to end by signal {signal}, and left the program running"),
-                "what the program did afterwards is not in the figures",
-                "Ctrl-C ends both",
-            ));
-            ProgramEnd::Signalled(signal)
-        }
-        None => ProgramEnd::of(pass.native.timed.status),
-    };
-    Ok((end, FirstInput { input, read_terminal: pass.native.read_terminal }, (timed, pass.visited)))
-}
-
-/// The input of a first run.
-pub(super) struct FirstInput {
-    /// For another run.
-    pub input: Input,
-    /// It was typed at a terminal.
-    pub read_terminal: bool,
-}
-
-/// Runs the program natively: this host's hardware counters are to measure what the report needs.
-pub(super) fn counters_pass(
-    checked: &Checked,
-    setting: Setting<'_>,
-    keep: Option<u64>,
-    machine: &mut Machine,
-    evidence: &mut Evidence,
-) -> Result<(ProgramEnd, FirstInput), SessionError> {
-    setting.notices.say("runs the program natively: this host's hardware counters are certified, and count its work");
-    let (end, input) = timed_pass(checked, keep, setting, machine, evidence)?;
-    let kept = evidence.counters.as_ref().map_or(Ok(()), |counters| one_run::kept(counters, setting.options.memory));
-    evidence.no_counts = Some(match kept {
-        Ok(()) => ONE_RUN.into(),
-        Err(why) => format!("{why}; --passes both counts every instruction in a second run"),
-    });
-    Ok((end, input))
 }
 
 /// Says that the program will run twice, before it does, and why if the user did not ask for it.
@@ -386,50 +212,4 @@ fn count_kernels(
     let l2 = options.gpu_counts == GpuCounts::L2;
     let first = First { program: &checked.program, end, input, wall, between: options.between.as_ref(), l2 };
     evidence.gpu.count(first, folder, machine, notices);
-}
-
-/// Crashes of the counted run are the program's own: the native run ended by the same signal.
-fn blame_the_program(warnings: &mut [Warning]) {
-    for warning in warnings.iter_mut().filter(|w| w.code == crash::CODE) {
-        warning.hint = "the native run ended by the same signal: the cause is in the program".into();
-    }
-}
-
-/// Runs the program again under the counting engine. The first run ended with the status `end`, had this `input`, and had the CPUs
-/// at the placement `seen`. `repeated`: the run may have no effect twice. The error is why there are no counts.
-pub(super) fn second_run(
-    checked: &Checked,
-    repeated: Option<Repeated>,
-    options: &RunOptions,
-    notices: &Notices,
-    (machine, seen): (&Machine, &[PlacementSeen]),
-    (end, input): (ProgramEnd, &mut Input),
-) -> Result<Counted, String> {
-    if let Some(reason) = &checked.not_countable {
-        return Err(reason.clone());
-    }
-    if foreground::interruptions() > 0 {
-        return Err("the run was interrupted, so the program was not run again to count it".into());
-    }
-    sink::refuse_if_cut_short(end)?;
-    if let Some(command) = &options.between {
-        between::restore(command).map_err(|error| error.to_string())?;
-    }
-    let spinner = notices.spinner("counting the program's instructions");
-    let counted = passes::counted_again(&checked.program, input, repeated, options, (machine, seen));
-    drop(spinner);
-    let mut counted = counted.map_err(|error| error.to_string())?;
-    if foreground::interruptions() > 0 {
-        return Err("the counted pass was interrupted".into());
-    }
-    match ProgramEnd::from_wait_status(counted.status) {
-        _ if counted.ended_before.is_some() => Ok(counted),
-        second if second == end => {
-            if let ProgramEnd::Signalled(_) = end {
-                blame_the_program(&mut counted.evidence.warnings);
-            }
-            Ok(counted)
-        }
-        second => Err(format!("the second run ended differently: {second} instead of {end}")),
-    }
 }

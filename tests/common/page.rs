@@ -119,9 +119,11 @@ fn is_class_of_before(output: &Output, class: &str) -> bool {
     rows.any(|row| row.split_whitespace().any(|word| word == class))
 }
 
-/// A line without its alignment, which follows the width of the figures in other rows.
+/// A line without its alignment, which follows the width of the figures in other rows, and without whole numbers, such as how long a second
+/// run will take.
 fn shape(line: &str) -> String {
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    line.split_whitespace().filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// What of `output` is not as the page has it. `expected`: the exit status, and whether there may be no output on some machines.

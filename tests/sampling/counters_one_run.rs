@@ -51,7 +51,8 @@ impl Run {
         let program = self.program.to_str().unwrap();
         untrapped(|| {
             let _ = fs::remove_dir_all(self.sandbox.path().join("rprof.out"));
-            self.sandbox.run([&["--counters-from", folder], options, &["--", program, "2", "10000"]].concat())
+            let arguments = [&["--counters-from", folder], options, &["--", program, "2", "10000"]].concat();
+            self.sandbox.rprof(arguments).env("RPROF_ONCE", "1").output().unwrap()
         })
     }
 
@@ -115,8 +116,8 @@ fn the_counted_pass_runs_where_it_is_asked_for_or_needed() {
     assert_eq!(function(&both, "flop_block")["source"]["flops"]["how"], "counted");
     // The report needs DRAM bytes, and nothing counts them here.
     let (needed, text) = run.profile(&[]).unwrap();
-    assert_eq!(passes(&needed), ["timed", "counted"]);
-    assert!(text.contains("runs once more to count"), "{text}");
+    assert_eq!(passes(&needed), ["timed", "windows"]);
+    assert!(text.contains("runs the program once: natively and sampled, and counted in short windows"), "{text}");
 }
 
 /// Whether no function that had a sample has FLOPs.
@@ -128,8 +129,8 @@ fn have_no_flops(profile: &Value) -> bool {
 fn what_is_not_certified_is_not_used() {
     let run = Run::new();
     let Some((unchecked, text)) = run.profile(&["--memory", "off"]) else { return };
-    assert_eq!(passes(&unchecked), ["timed", "counted"]);
-    assert!(text.contains("runs once more to count"), "{text}");
+    assert_eq!(passes(&unchecked), ["timed", "windows"]);
+    assert!(text.contains("counted in short windows"), "{text}");
     let (timed, _) = run.profile(&["--memory", "off", "--passes", "timed"]).unwrap();
     assert!(have_no_flops(&timed));
     run.certificate(json!({"verdict": "refuted", "found": "counted / known is 0.500 to 0.700 over 4 kernels"}));

@@ -302,8 +302,7 @@ fn where_windows_would_not_do_the_program_runs_twice_and_rprof_says_why() {
     let sandbox = Sandbox::new();
     sandbox.file("job", "#!/bin/sh\necho ran >>log\n", 0o755);
     let twice = |option: &str, because: &str| {
-        let output =
-            sandbox.shell(&format!("rm -f log; exec $RPROF --once --memory off {option} -- ./job")).output().unwrap();
+        let output = sandbox.shell(&format!("rm -f log; exec $RPROF --memory off {option} -- ./job")).output().unwrap();
         let told = stderr(&output);
         assert_eq!(std::fs::read_to_string(sandbox.path().join("log")).unwrap(), "ran\nran\n", "{option}: {told}");
         assert!(told.contains("runs the program twice") && told.contains(because), "{option}: {told}");

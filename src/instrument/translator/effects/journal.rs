@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::Why;
+use super::unrepeatable::Why;
 
 /// Most bytes that are kept aside.
 const MOST: u64 = 1 << 30;

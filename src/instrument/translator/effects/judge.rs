@@ -14,7 +14,7 @@ use super::descriptors::{Socket, named_file, process_of_pidfd};
 use super::journal::Journal;
 use super::listeners::{Listener, listener_on_port, local_listener};
 use super::paths::{absolute, has_our_files, is_harmless_device, is_of_itself, is_users_terminal, text_at, true_path};
-use super::{Unrepeatable, Why};
+use super::unrepeatable::{Unrepeatable, Why};
 use crate::isa::x86_64::system_call::name;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
