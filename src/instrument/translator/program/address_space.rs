@@ -228,8 +228,15 @@ impl AddressSpace {
             }
             return Ok(destination);
         }
-        let target = self.image.cache.borrow().sites[site as usize].target;
-        self.destination(version, target)
+        self.destination(version, self.requested(site, target))
+    }
+
+    /// The address that a thread asks for which waits at an exit, or at a lookup of `target`: at an exit the mailbox has an older one.
+    pub fn requested(&self, site: SiteId, target: Address) -> Address {
+        match Arrival::of(site) {
+            Some(_) => target,
+            None => self.image.cache.borrow().sites[site as usize].target,
+        }
     }
 
     /// Forgets text at `from..to`, which the program unmapped or protected.

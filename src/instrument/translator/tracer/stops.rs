@@ -171,13 +171,14 @@ impl Run {
         } else {
             loop {
                 let address_space = self.program.address_space(tid)?;
+                let near = address_space.requested(site, target);
                 match address_space.answer(version, site, target) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
                     }
                     Err(TranslateError::Full) if self.program.has_relatives(tid) => return self.part(stopped),
-                    Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
+                    Err(TranslateError::Full) => stopped = self.grow(stopped, near)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
             }
