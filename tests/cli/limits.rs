@@ -104,6 +104,20 @@ fn a_small_address_space_is_shared_with_the_program() {
     assert_eq!(function(&sandbox.profile("rprof.out"), "add_up")["flops"]["total"], 1_000_000u64);
 }
 
+/// Small code caches are full soon. Python's own text is linked to low addresses, that of its modules is not, and each full cache is followed by
+/// one for the text that a thread asks for.
+#[test]
+fn full_code_caches_are_followed_by_others_near_the_text() {
+    let sandbox = Sandbox::new();
+    let modules = "import json, re, decimal, hashlib, ctypes, unittest, email.parser, http.client, sqlite3, asyncio, logging.config";
+    sandbox.file("many.py", format!("{modules}\nprint(len(json.__name__))\n"), 0o644);
+    for _ in 0..5 {
+        let script = "ulimit -S -v 700000; exec $RPROF --quiet --passes counted -o r -- /usr/bin/python3 many.py";
+        let output = sandbox.shell(script).output().unwrap();
+        assert_eq!((status(&output), stdout(&output)), (0, "4\n".into()), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn a_descendant_with_a_small_limit_of_its_own_is_counted() {
     let small = "ulimit -S -v 40000; exec ./limits";
