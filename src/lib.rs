@@ -17,23 +17,12 @@
 //! the `use crate::` edges of this source tree.
 
 pub mod cli;
-pub mod counters;
-pub mod demo;
-pub mod device;
-pub mod instrument;
-pub mod isa;
-pub mod join;
-pub mod layers;
-pub mod machine;
-pub mod memory;
-mod on_all_cpus;
-pub mod profile;
-mod random;
-pub mod replay;
-pub mod report;
-pub mod roofline;
-pub mod sample;
 pub mod session;
-mod student;
-pub mod symbols;
-pub mod tracee;
+
+use rprof_basics::{on_all_cpus, random};
+pub use {
+    rprof_counters as counters, rprof_demo as demo, rprof_device as device, rprof_instrument as instrument,
+    rprof_isa as isa, rprof_join as join, rprof_layers as layers, rprof_machine as machine, rprof_memory as memory,
+    rprof_profile as profile, rprof_replay as replay, rprof_report as report, rprof_roofline as roofline,
+    rprof_sample as sample, rprof_symbols as symbols, rprof_tracee as tracee,
+};

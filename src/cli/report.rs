@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use crate::report::Format;
@@ -16,7 +16,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
     /// Form of the report
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, value_parser = format(), default_value = "text")]
     pub format: Format,
     /// With --format flamegraph: the meaning of the widths
     #[arg(long, value_enum, default_value = "time")]
@@ -51,12 +51,8 @@ pub enum FlamesArg {
     Lost,
 }
 
-impl ValueEnum for Format {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Format::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.name()))
-    }
+/// Reads the name of a format.
+fn format() -> impl TypedValueParser<Value = Format> {
+    let named = |name: String| Format::ALL.into_iter().find(|format| format.name() == name).expect("a possible value");
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).map(named)
 }

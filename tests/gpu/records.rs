@@ -1,6 +1,6 @@
 //! What the collector assumes of CUPTI's records, parameters and numbers, against NVIDIA's headers of several versions.
 //!
-//! The assumed numbers are read out of the collector's source (embedded/collector/), which declares what it needs itself; here stand only the
+//! The assumed numbers are read out of the collector's source (crates/embedded/programs/collector/), which declares what it needs itself; here stand only the
 //! fields' names, in the order in which the source reads or lists them. `RPROF_CUPTI_HEADERS` names a folder with a folder of headers for each
 //! version; `tests/run` gets them (tests/pypi).
 
@@ -18,7 +18,7 @@ struct Question {
 }
 
 fn source(name: &str) -> String {
-    let path = format!("{}/embedded/collector/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/crates/embedded/programs/collector/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
@@ -510,7 +510,7 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
     }
 }
 
-/// `CUptiResult`s whose meaning `src/device/refusals.rs` names: the headers' names, in its order.
+/// `CUptiResult`s whose meaning `crates/device/src/refusals.rs` names: the headers' names, in its order.
 const RESULTS: [&str; 26] = [
     "INVALID_PARAMETER",
     "INVALID_DEVICE",
@@ -540,7 +540,7 @@ const RESULTS: [&str; 26] = [
     "UNKNOWN",
 ];
 
-/// Device attributes of `src/machine/gpu/driver/device.rs` and the headers' names for them.
+/// Device attributes of `crates/machine/src/gpu/driver/device.rs` and the headers' names for them.
 const ATTRIBUTES: [(&str, &str); 14] = [
     ("CLOCK_KHZ", "CLOCK_RATE"),
     ("MULTIPROCESSORS", "MULTIPROCESSOR_COUNT"),
@@ -558,7 +558,7 @@ const ATTRIBUTES: [(&str, &str); 14] = [
     ("MPS", "MPS_ENABLED"),
 ];
 
-/// Constants of `src/machine/gpu/driver/context.rs` and `transfer.rs` and the headers' names for them.
+/// Constants of `crates/machine/src/gpu/driver/context.rs` and `transfer.rs` and the headers' names for them.
 const DRIVER: [(&str, &str); 7] = [
     ("JIT_ERROR_LOG", "CU_JIT_ERROR_LOG_BUFFER"),
     ("JIT_ERROR_LOG_BYTES", "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES"),

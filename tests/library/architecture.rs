@@ -1,4 +1,5 @@
-//! Compares the `use crate::` edges of `src/` with the table in ARCHITECTURE.md, and checks that the paths it names exist.
+//! Compares the crates' dependencies and the `use crate::` edges of folders with the tables in ARCHITECTURE.md, and checks that the paths
+//! it names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -62,16 +63,28 @@ fn head(path: &str) -> String {
     path.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
+/// The path of a module below the `src/` of its crate, with the crate's name before it: `crates/memory/src/caches/` is `memory/caches`,
+/// `src/cli/` is `cli`.
+fn module_path(folder: &str) -> String {
+    let inner = folder.trim_start_matches("crates/").trim_start_matches("src/").trim_end_matches('/');
+    inner.replacen("/src", "", usize::from(folder.starts_with("crates/")))
+}
+
+/// The folder of the crate `name`; that of the program for folders of `src/`.
+fn source_folder(name: &str) -> PathBuf {
+    let own = root().join("crates").join(name).join("src");
+    if own.exists() { own } else { root().join("src").join(name) }
+}
+
 /// `folder → may use` from the table of folders, or that of their rooms (`folder/room`); `None` means "all but cli".
 fn allowed(of_rooms: bool) -> BTreeMap<String, Option<BTreeSet<String>>> {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let mut table = BTreeMap::new();
-    let is_room = |line: &str| line.split('`').nth(1).is_some_and(|path| path.matches('/').count() > 2);
-    for line in
-        page.lines().filter(|l| l.starts_with("| `src/") && l.matches('|').count() == 4 && is_room(l) == of_rooms)
-    {
+    let is_room = |line: &str| line.split('`').nth(1).is_some_and(|path| module_path(path).contains('/'));
+    let is_row = |line: &str| line.starts_with("| `src/") || line.starts_with("| `crates/");
+    for line in page.lines().filter(|l| is_row(l) && l.matches('|').count() == 4 && is_room(l) == of_rooms) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let folder = cells[1].trim_matches('`').trim_start_matches("src/").trim_end_matches('/').to_owned();
+        let folder = module_path(cells[1].trim_matches('`'));
         let uses = if cells[3].starts_with("all but") || cells[3].contains("what it names") {
             None
         } else {
@@ -82,34 +95,44 @@ fn allowed(of_rooms: bool) -> BTreeMap<String, Option<BTreeSet<String>>> {
     table
 }
 
+/// The crates of this workspace that the crate `name` needs.
+fn needed(name: &str) -> BTreeSet<String> {
+    let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+    let needs = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+    let own = needs.lines().filter_map(|line| line.strip_prefix("rprof-"));
+    own.map(|line| line.split('.').next().unwrap_or_default().to_owned()).collect()
+}
+
 #[test]
 fn edges_agree_with_the_picture() {
     let table = allowed(false);
-    let src = root().join("src");
+    let names = |folder: &str| -> Vec<String> {
+        let entries = fs::read_dir(root().join(folder)).unwrap().flatten().filter(|e| e.path().is_dir());
+        entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+    };
+    for name in names("crates").into_iter().chain(names("src")) {
+        assert!(table.contains_key(&name), "{name} is not in ARCHITECTURE.md");
+    }
+    let everyones = ["basics", "embedded"].map(str::to_owned);
     let mut wrong = Vec::new();
-    for (folder, uses) in &table {
+    for name in names("crates") {
+        let uses = table[&name].clone().unwrap_or_default();
+        let needs = needed(&name);
+        let further = needs.iter().filter(|needed| !everyones.contains(needed) && !uses.contains(*needed));
+        wrong.extend(further.map(|needed| format!("crates/{name} needs {needed}")));
+    }
+    for name in names("src") {
         let mut files = Vec::new();
-        rust_files(&src.join(folder), &mut files);
-        assert!(!files.is_empty(), "src/{folder} is empty");
+        rust_files(&source_folder(&name), &mut files);
+        assert!(!files.is_empty(), "src/{name} is empty");
         for file in files {
-            for edge in edges(&fs::read_to_string(&file).unwrap()) {
-                let known = table.contains_key(&edge);
-                let fine = edge == *folder
-                    || match uses {
-                        None => edge != "cli" || folder == "cli",
-                        Some(set) => set.contains(&edge),
-                    };
-                if known && !fine {
-                    wrong.push(format!("{} uses {edge}", file.strip_prefix(root()).unwrap().display()));
-                }
+            let edges = edges(&fs::read_to_string(&file).unwrap());
+            if edges.contains("cli") && name != "cli" {
+                wrong.push(format!("{} uses cli", file.strip_prefix(root()).unwrap().display()));
             }
         }
     }
     assert!(wrong.is_empty(), "edges that ARCHITECTURE.md does not have:\n{}", wrong.join("\n"));
-    for entry in fs::read_dir(src).unwrap().flatten().filter(|e| e.path().is_dir()) {
-        let name = entry.file_name().into_string().unwrap();
-        assert!(table.contains_key(&name), "src/{name} is not in ARCHITECTURE.md");
-    }
 }
 
 #[test]
@@ -134,10 +157,11 @@ fn rooms_use_what_their_table_allows() {
     assert!(wrong.is_empty(), "edges that the rooms of ARCHITECTURE.md do not have:\n{}", wrong.join("\n"));
     let folders = ["machine", "memory", "instrument", "instrument/translator"];
     for folder in folders {
-        for entry in fs::read_dir(root().join("src").join(folder)).unwrap().flatten() {
+        let (name, inner) = folder.split_once('/').unwrap_or((folder, ""));
+        for entry in fs::read_dir(source_folder(name).join(inner)).unwrap().flatten() {
             let room = format!("{folder}/{}", entry.file_name().into_string().unwrap());
             let is_known = table.contains_key(&room) || folders.contains(&room.as_str());
-            assert!(!entry.path().is_dir() || is_known, "src/{room} is not in ARCHITECTURE.md");
+            assert!(!entry.path().is_dir() || is_known, "{room} is not in ARCHITECTURE.md");
         }
     }
 }
@@ -186,18 +210,22 @@ fn full_paths(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The modules of `src/` by path, and which other ones each uses. A module that is a folder is its `mod.rs`.
+/// The modules of all crates by path (the crate's name first, nothing for the program's own), and which others of its crate each uses. A
+/// module that is a folder is its `mod.rs` or `lib.rs`.
 fn imports() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let mut files = Vec::new();
     rust_files(&root().join("src"), &mut files);
+    let of_crates = fs::read_dir(root().join("crates")).unwrap().flatten();
+    of_crates.for_each(|entry| rust_files(&entry.path().join("src"), &mut files));
     let module = |file: &PathBuf| -> Vec<String> {
-        let inner = file.strip_prefix(root().join("src")).unwrap().with_extension("");
-        let mut path: Vec<String> = inner.iter().map(|piece| piece.to_str().unwrap().to_owned()).collect();
-        if path.last().is_some_and(|last| last == "mod") {
+        let inner = file.strip_prefix(root()).unwrap().with_extension("");
+        let mut path: Vec<String> = module_path(inner.to_str().unwrap()).split('/').map(str::to_owned).collect();
+        if path.last().is_some_and(|last| last == "mod" || last == "lib") {
             path.pop();
         }
         path
     };
+    let is_crate = |name: &String| root().join("crates").join(name).exists();
     let modules: BTreeMap<Vec<String>, &PathBuf> = files.iter().map(|file| (module(file), file)).collect();
     let of = |(own, file): (&Vec<String>, &&PathBuf)| {
         let mut uses = BTreeSet::new();
@@ -206,7 +234,7 @@ fn imports() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
             let mut rest = &path[..];
             let mut at = own.clone();
             if rest[0] == "crate" {
-                at.clear();
+                at.truncate(usize::from(at.first().is_some_and(is_crate)));
             }
             while let Some("super") = rest.first().map(String::as_str) {
                 at.pop();
@@ -241,7 +269,12 @@ fn cycles(imports: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Vec<BTreeSe
         }
         seen
     };
-    let is_folder = |module: &Vec<String>| root().join("src").join(module.join("/")).join("mod.rs").exists();
+    let is_folder = |module: &Vec<String>| {
+        let (name, inner) =
+            module.split_first().map_or((String::new(), String::new()), |(n, rest)| (n.clone(), rest.join("/")));
+        let folder = source_folder(&name).join(inner);
+        folder.join("mod.rs").exists() || folder.join("lib.rs").exists()
+    };
     let reached: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> = imports.keys().map(|m| (m, reach(m))).collect();
     let mut found: Vec<BTreeSet<Vec<String>>> = Vec::new();
     for (module, others) in &reached {
@@ -288,8 +321,11 @@ fn a_circle_is_found() {
 fn named_paths_exist() {
     for (name, fewest) in [("ARCHITECTURE.md", 14), ("docs/glossary.md", 30), ("docs/ceilings.md", 3)] {
         let page = fs::read_to_string(root().join(name)).unwrap();
-        let is_path =
-            |p: &&str| p.contains('/') && !p.contains(' ') && (name == "ARCHITECTURE.md" || p.starts_with("src/"));
+        let is_path = |p: &&str| {
+            p.contains('/')
+                && !p.contains(' ')
+                && (name == "ARCHITECTURE.md" || p.starts_with("src/") || p.starts_with("crates/"))
+        };
         let mut checked = 0;
         for piece in page.split('`').skip(1).step_by(2).filter(is_path) {
             assert!(root().join(piece).exists(), "{name} names {piece}, which does not exist");
@@ -321,7 +357,7 @@ const LACKING: [&str; 15] = [
 #[test]
 fn what_is_skipped_says_what_it_lacks() {
     let mut files = Vec::new();
-    ["src", "tests"].iter().for_each(|folder| rust_files(&root().join(folder), &mut files));
+    ["src", "crates", "tests"].iter().for_each(|folder| rust_files(&root().join(folder), &mut files));
     let mark = ["\"SKIP", "PED: "].concat();
     let mut found = 0;
     for file in files {

@@ -39,7 +39,8 @@ fn uncore_config(pmu: &str, event: u64, umask: u64) -> (u64, u64) {
 /// `rprof report` reads every unit that a run writes.
 #[test]
 fn units_of_all_events_are_known_to_the_schema() {
-    let schema: serde_json::Value = serde_json::from_str(include_str!("../../src/report/profile.schema.json")).unwrap();
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../crates/report/src/profile.schema.json")).unwrap();
     let known = schema["$defs"]["counter"]["properties"]["unit"]["enum"].as_array().unwrap();
     for table in all().unwrap() {
         for event in &table.events {

@@ -1,0 +1,151 @@
+//! The operations of a body and their inputs, from this iteration and from earlier ones.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{Instruction, InstructionInfoFactory};
+
+use crate::dependency::ChainStep;
+use crate::x86_64::classify;
+
+use super::affine::Registers;
+use super::memory::References;
+use super::step::step;
+use super::uses::{self, Place, Reader};
+
+/// Where an input comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The operation of that number in the same iteration.
+    Operation(usize),
+    /// A value that an earlier iteration left: index into [`Graph::carried`].
+    Carried(usize),
+}
+
+/// An input of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Input {
+    pub from: Source,
+    /// [`ChainStep::Load`] for the address of a load, [`ChainStep::Forward`] for a value that passed memory.
+    pub via: Option<ChainStep>,
+}
+
+/// One instruction.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    pub step: Option<ChainStep>,
+    pub inputs: Vec<Input>,
+}
+
+/// A value that crosses iterations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Carried {
+    /// The operation that makes it.
+    pub made_by: usize,
+    /// How many iterations later it is used.
+    pub distance: u32,
+}
+
+/// The dependency graph of a body.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub operations: Vec<Operation>,
+    pub carried: Vec<Carried>,
+    pub fp_instructions: u32,
+    /// Stores whose address is another one in each iteration.
+    pub moving_stores: Vec<usize>,
+}
+
+/// The value of a place while the analysis follows the body.
+#[derive(Debug, Clone, Copy)]
+enum Holds {
+    Result(usize),
+    /// The value that the named place had when the iteration began.
+    Initial(Place),
+    /// Something a callee left.
+    Unknown,
+}
+
+impl Graph {
+    pub(super) fn new(body: &[Instruction]) -> Graph {
+        let mut graph = Graph::default();
+        let mut initial: Vec<(usize, Option<ChainStep>, Place)> = Vec::new();
+        let mut places: BTreeMap<Place, Holds> = BTreeMap::new();
+        let mut reader = Reader::new();
+        for (at, instruction) in body.iter().enumerate() {
+            let facts = classify(instruction);
+            graph.fp_instructions += u32::from(!facts.flops.is_empty());
+            let uses = reader.read(instruction);
+            let mut operation = Operation { step: step(instruction, &facts), inputs: Vec::new() };
+            let data = uses.data.iter().map(|place| (None, place));
+            let address = uses.address.iter().map(|place| (Some(ChainStep::Load), place));
+            for (via, place) in data.chain(address) {
+                match places.get(place).copied().unwrap_or(Holds::Initial(*place)) {
+                    Holds::Result(from) => operation.inputs.push(Input { from: Source::Operation(from), via }),
+                    Holds::Initial(place) => initial.push((at, via, place)),
+                    Holds::Unknown => {}
+                }
+            }
+            graph.operations.push(operation);
+            if let Some((a, b)) = reader.exchanged(instruction) {
+                let held = |places: &BTreeMap<Place, Holds>, place| {
+                    places.get(&place).copied().unwrap_or(Holds::Initial(place))
+                };
+                let (in_a, in_b) = (held(&places, a), held(&places, b));
+                places.extend([(a, in_b), (b, in_a)]);
+                continue;
+            }
+            let result = if uses::is_call(instruction) { Holds::Unknown } else { Holds::Result(at) };
+            places.extend(uses.writes.into_iter().map(|place| (place, result)));
+        }
+        let x87_known = reader.x87_drift() == 0;
+        for (at, via, place) in initial {
+            let known = x87_known || !matches!(place, Place::X87(_));
+            if let (true, Some(carried)) = (known, origin(&places, place)) {
+                graph.feed(at, via, carried);
+            }
+        }
+        graph.add_memory(body);
+        graph
+    }
+
+    fn feed(&mut self, at: usize, via: Option<ChainStep>, carried: Carried) {
+        let known = self.carried.iter().position(|&other| other == carried);
+        let index = known.unwrap_or_else(|| {
+            self.carried.push(carried);
+            self.carried.len() - 1
+        });
+        self.operations[at].inputs.push(Input { from: Source::Carried(index), via });
+    }
+
+    /// Adds the edges from stores to the loads that they feed.
+    fn add_memory(&mut self, body: &[Instruction]) {
+        let mut registers = Registers::at_start();
+        let mut references = References::default();
+        let mut factory = InstructionInfoFactory::new();
+        for (at, instruction) in body.iter().enumerate() {
+            references.add(at, instruction, factory.info(instruction), &registers);
+            registers.step(instruction);
+        }
+        let steps = registers.steps();
+        self.moving_stores = references.moving_stores(&steps);
+        for (load, store, distance) in references.forwarded(&steps) {
+            let via = Some(ChainStep::Forward);
+            match distance {
+                0 => self.operations[load].inputs.push(Input { from: Source::Operation(store), via }),
+                distance => self.feed(load, via, Carried { made_by: store, distance }),
+            }
+        }
+    }
+}
+
+/// The origin of the value that a place has when an iteration begins. Exchanged places hand values on from iteration to iteration.
+fn origin(places: &BTreeMap<Place, Holds>, mut place: Place) -> Option<Carried> {
+    for distance in 1..=8 {
+        match places.get(&place)? {
+            Holds::Result(made_by) => return Some(Carried { made_by: *made_by, distance }),
+            Holds::Initial(other) => place = *other,
+            Holds::Unknown => return None,
+        }
+    }
+    None
+}

@@ -1,0 +1,371 @@
+//! The picture of one function: Figure A6 ([`Own`]) with its dot, its bound, and its place after each change.
+
+use svg::Node;
+use svg::node::element::{Circle, Group};
+
+use super::axes::Axes;
+use super::layout::{Area, Taken, text_width};
+use super::lines::{self, Frame};
+use super::own::{Own, Rung, Slope};
+use super::page;
+use super::scale::LogScale;
+use crate::number::{percent, seconds, si, significant};
+use crate::{name, palette, table, words};
+use rprof_profile::{Function, Profile};
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 640.0;
+/// Space for the single-feature ceilings at the right.
+const MARGIN: f64 = 214.0;
+const SIZE: f64 = 11.0;
+/// The intensity axis ends this far beyond the ridge.
+const BEYOND_RIDGE: f64 = 100.0;
+/// Changes that are drawn at most.
+const MOST_AFTER: usize = 5;
+
+/// The picture; without rate or ceilings it names the missing one.
+pub fn svg(profile: &Profile, f: &Function) -> String {
+    let title = format!("{}: its own roofline", name::shorten(&f.name, 84));
+    let share = f.share.map_or(String::new(), |share| format!("{} of the CPU time · ", percent(share)));
+    let at = f
+        .analysis
+        .roof_fraction
+        .map_or(String::new(), |at| format!(" at {}{} of its bound", table::at_least(f), percent(at)));
+    let note = format!("{share}{}{at}", table::class(f));
+    let mut page = page::document(WIDTH, HEIGHT, &title, &note);
+    let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - MARGIN, bottom: HEIGHT - 118.0 };
+    let Some(own) = Own::of(&profile.machine, f) else {
+        page.append(page::text(area.left, area.top + 30.0, "rf-note", &missing(f)));
+        return format!("{page}\n");
+    };
+    let unit = own.axes.unit();
+    let level = own.place.outermost().map_or("bytes not measured", |(level, _)| level);
+    let frame = frame(profile, &own, area);
+    page.append(page::axes(
+        area,
+        (&frame.x, &format!("{} · dot: {}, rings: inner levels", own.axes.horizontal(), level), ""),
+        (&frame.y, "performance", &format!("{unit}/s")),
+    ));
+    let mut taken = Taken::new(area);
+    reserve(&frame, &own, &mut taken);
+    page.append(machine(profile, own.axes, &frame));
+    page.append(slopes(&frame, &own, &mut taken));
+    page.append(rungs(&frame, &own, unit, &mut taken));
+    page.append(fan(&frame, &own, unit, &mut taken));
+    page.append(alone(&frame, &own, unit));
+    page.append(dot(&frame, &own, unit, &mut taken));
+    let lines = [
+        "Grey: this machine's ceilings. Colour: those of this function, each named after what it lacks; the lowest line is what holds its core now.",
+        "Slopes: the bandwidth of each level for its own threads, accesses and pages. Bar: its bound. Open circles: after each change alone.",
+        "Right: the ceiling that one deficiency alone would leave, all else perfect (A.3).",
+    ];
+    for (i, line) in lines.iter().enumerate() {
+        page.append(page::text(page::LEFT, area.bottom + 64.0 + 16.0 * i as f64, "rf-note", line));
+    }
+    format!("{page}\n")
+}
+
+/// Dots claim their places first, and labels avoid the lines where they can.
+fn reserve(frame: &Frame, own: &Own<'_>, taken: &mut Taken) {
+    let at = spot(frame, own);
+    taken.take(Area::around(at.0, at.1, 10.0));
+    for rate in own.after.iter().take(MOST_AFTER).map(|after| after.rate).chain(own.bound) {
+        taken.take(Area::around(at.0, frame.y.at(rate).max(frame.area.top), 6.0));
+    }
+    for rung in &own.rungs {
+        let y = frame.y.at(rung.value);
+        taken.prefer_free(Area { left: frame.area.left, top: y - 2.0, right: frame.area.right, bottom: y + 2.0 });
+    }
+}
+
+fn missing(f: &Function) -> String {
+    match (f.time_s, f.analysis.axis.as_deref()) {
+        (None, _) => "No picture: its time was not measured.".into(),
+        (_, None) => "No picture: its work was not counted.".into(),
+        _ => "No picture: it has no operations.".into(),
+    }
+}
+
+/// Axes that hold the dot, its ceilings and the machine's roof.
+fn frame(profile: &Profile, own: &Own<'_>, area: Area) -> Frame {
+    let grey = lines::ceilings(&profile.machine, own.axes);
+    let tops = own.rungs.iter().map(|r| r.value).chain(grey.iter().map(|c| c.value));
+    let afters = own.after.iter().take(MOST_AFTER).map(|a| a.rate);
+    let top = tops.chain(afters).chain([own.rate]).fold(0.0, f64::max);
+    let lows = own.rungs.iter().map(|r| r.value).chain([own.rate]).chain(own.bound);
+    let bottom = lows.fold(f64::INFINITY, f64::min).min(top / 100.0);
+    let oi = own.place.oi;
+    let known = || {
+        own.intensity
+            .into_iter()
+            .chain([oi.l1, oi.l2, oi.l3].into_iter().flatten())
+            .filter(|i| *i > 0.0 && i.is_finite())
+    };
+    let (least, most) = known().fold((f64::INFINITY, 0.0), |(l, h): (f64, f64), v| (l.min(v), h.max(v)));
+    let (least, most) = if most > 0.0 { (least, most) } else { (0.1, 10.0) };
+    // Further right than this, memory makes no difference.
+    let slowest = lines::slopes(&profile.machine).iter().map(|s| s.value).fold(f64::INFINITY, f64::min);
+    let far = if slowest.is_finite() { BEYOND_RIDGE * top / slowest } else { f64::INFINITY };
+    let (least, most) = (least.min(far / 10.0), most.min(far));
+    // Ridge points of its own slopes, as far as they are not absurdly far away.
+    let roof = own.rungs.last().map_or(top, |r| r.value);
+    let ridges = own.slopes.iter().map(|s| roof / s.bandwidth).filter(|r| r.is_finite() && *r < 1000.0 * most);
+    let right = ridges.fold(most * 4.0, f64::max);
+    Frame {
+        area,
+        x: LogScale::new((least / 6.0).max(right * 1e-8), right * 2.0, area.left, area.right),
+        y: LogScale::new(bottom / 2.5, top * 1.8, area.bottom, area.top),
+    }
+}
+
+/// At the axis' middle where no bytes are known.
+fn spot(frame: &Frame, own: &Own<'_>) -> (f64, f64) {
+    let x = own.intensity.map_or((frame.area.left + frame.area.right) / 2.0, |i| frame.x.at(i));
+    (x.clamp(frame.area.left, frame.area.right - 12.0), frame.y.at(own.rate))
+}
+
+/// The machine's ceilings and bandwidths, unlabelled but for tooltips.
+fn machine(profile: &Profile, axes: Axes, frame: &Frame) -> Group {
+    let mut g = Group::new();
+    for c in lines::ceilings(&profile.machine, axes) {
+        let y = frame.y.at(c.value);
+        let mut line = page::line((frame.area.left, y), (frame.area.right, y), "rf-grey");
+        page::tooltip(&mut line, &format!("machine: {}", c.label));
+        g.append(line);
+    }
+    for s in lines::slopes(&profile.machine) {
+        if let Some((from, to)) = segment(frame, s.value, frame.y.high()) {
+            let mut line = page::line(from, to, "rf-grey");
+            page::tooltip(&mut line, &format!("machine: {}", s.label));
+            g.append(line);
+        }
+    }
+    g
+}
+
+/// The part of `rate = intensity × bandwidth` below `top` that the picture holds.
+fn segment(frame: &Frame, bandwidth: f64, top: f64) -> Option<((f64, f64), (f64, f64))> {
+    let start = (frame.y.low() / bandwidth).max(frame.x.low());
+    let end = (top / bandwidth).min(frame.x.high());
+    let point = |i: f64| (frame.x.at(i), frame.y.at(i * bandwidth));
+    (end > start).then(|| (point(start), point(end)))
+}
+
+fn colour(id: &str) -> String {
+    palette::hex(Some(match id {
+        "ilp" => "ilp",
+        "mix" => "instruction-mix",
+        "simd" => "simd",
+        "fma" => "fma-balance",
+        "divsqrt" => "div-sqrt",
+        "access" | "l1" => "l1-bandwidth",
+        "imbalance" => "load-imbalance",
+        "threads" => "threads",
+        "dram" | "memory-imbalance" => "dram-bandwidth",
+        "latency" => "dram-latency",
+        "l2" => "l2-bandwidth",
+        "l3" => "l3-bandwidth",
+        _ => "peak",
+    }))
+}
+
+fn words_of(id: &str) -> &str {
+    match id {
+        "ilp" => "ILP",
+        "mix" => "instruction mix",
+        "simd" => "SIMD",
+        "fma" => "FMA balance",
+        "divsqrt" => "a faster divider",
+        "access" => "loads and stores",
+        "imbalance" => "load balance",
+        "threads" => "more threads",
+        "dram" => "DRAM",
+        "memory-imbalance" => "DRAM, uneven controllers",
+        "latency" => "DRAM, latency of its misses",
+        "l1" => "L1",
+        "l2" => "L2",
+        "l3" => "L3",
+        other => other,
+    }
+}
+
+fn slopes(frame: &Frame, own: &Own<'_>, taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let roof = own.rungs.last().map_or(frame.y.high(), |rung| rung.value);
+    for slope in &own.slopes {
+        let Some((from, to)) = segment(frame, slope.bandwidth, roof) else { continue };
+        let class = if slope.binds { "rf-own rf-binds" } else { "rf-own" };
+        let mut line = page::line(from, to, class).set("stroke", colour(&slope.id));
+        page::tooltip(&mut line, &of_slope(slope));
+        g.append(line);
+        let label = format!(
+            "{} {}{}",
+            words_of(&slope.id),
+            si(slope.bandwidth, "B/s"),
+            if slope.binds { " ◀ binds" } else { "" }
+        );
+        let label = lines::along((from, to), &label, taken);
+        if let Some(label) = label {
+            g.append(label.set("style", format!("fill: {}", colour(&slope.id))));
+        }
+    }
+    g
+}
+
+fn of_slope(slope: &Slope) -> String {
+    format!(
+        "{}: {} for this function, at {} per byte{}",
+        words_of(&slope.id),
+        si(slope.bandwidth, "B/s"),
+        significant(slope.intensity),
+        if slope.binds { "; binds" } else { "" }
+    )
+}
+
+fn rungs(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let fastest = own.slopes.iter().map(|s| s.bandwidth).fold(0.0, f64::max);
+    for rung in own.rungs.iter().rev() {
+        let y = frame.y.at(rung.value);
+        let left = if fastest > 0.0 {
+            frame.x.at((rung.value / fastest).clamp(frame.x.low(), frame.x.high()))
+        } else {
+            frame.area.left
+        };
+        let id = rung.lacks.as_deref().unwrap_or("peak");
+        let class = if rung.lacks.is_none() { "rf-own rf-binds" } else { "rf-own" };
+        let mut line =
+            page::line((left.min(frame.area.right - 40.0), y), (frame.area.right, y), class).set("stroke", colour(id));
+        let label = of_rung(rung, unit);
+        page::tooltip(&mut line, &label);
+        g.append(line);
+        if let Some(text) = lines::at_right(frame, y, &label, taken) {
+            g.append(text.set("style", format!("fill: {}", colour(id))));
+        }
+    }
+    g
+}
+
+fn of_rung(rung: &Rung, unit: &str) -> String {
+    let value = si(rung.value, &format!("{unit}/s"));
+    match &rung.lacks {
+        Some(id) if id == "peak" => format!("with all of these: {value}"),
+        Some(id) => format!("without {}: {value}", words_of(id)),
+        None => format!("its roof: {value}"),
+    }
+}
+
+/// The rest of its roof when only some of its threads work, down to the share that its balance leaves.
+fn fan(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let f = own.function;
+    let team = f64::from(f.team.unwrap_or(1));
+    let Some((roof, lambda)) = own.rungs.last().map(|r| r.value).zip(f.lambda).filter(|(_, l)| team > 1.0 && *l < 0.97)
+    else {
+        return g;
+    };
+    let mut part = 2.0;
+    while part <= team && 1.0 / part > lambda / 2.0 {
+        let y = frame.y.at(roof / part);
+        let line = page::line((frame.area.right - 130.0, y), (frame.area.right, y), "rf-own rf-fan")
+            .set("stroke", colour("imbalance"));
+        g.append(line);
+        let label = format!(
+            "{} of {team} threads: {}",
+            significant(team / part).trim_end_matches(".00"),
+            si(roof / part, &format!("{unit}/s"))
+        );
+        if let Some(text) = lines::at_right(frame, y, &label, taken) {
+            g.append(text.set("style", format!("fill: {}", colour("imbalance"))));
+        }
+        part *= 2.0;
+    }
+    g
+}
+
+/// The single-feature ceilings beside the picture.
+fn alone(frame: &Frame, own: &Own<'_>, unit: &str) -> Group {
+    let mut g = Group::new();
+    let x = frame.area.right;
+    let mut above = f64::NEG_INFINITY;
+    for (id, value) in &own.alone {
+        let y = frame.y.at(*value);
+        if y > frame.area.bottom {
+            continue;
+        }
+        let at = (y + 4.0).max(above + 13.0);
+        above = at;
+        g.append(page::line((x, y), (x + 8.0, y), "rf-own").set("stroke", colour(id)));
+        g.append(page::line((x + 8.0, y), (x + 16.0, at - 4.0), "rf-leader"));
+        let label = format!("{} {}", words_of(id), si(*value, &format!("{unit}/s")));
+        g.append(page::text(x + 19.0, at, "rf-label", &label).set("style", format!("fill: {}", colour(id))));
+    }
+    g
+}
+
+/// Its dot with rings for inner levels, the bar up to its bound, open circles after each change.
+fn dot(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let f = own.function;
+    let at = spot(frame, own);
+    let fill = palette::hex(f.analysis.class.as_deref());
+    let circle = |x: f64, y: f64, r: f64, class: &str| {
+        Circle::new().set("cx", page::round(x)).set("cy", page::round(y)).set("r", r).set("class", class)
+    };
+    let oi = own.place.oi;
+    for (level, i) in [("L1", oi.l1), ("L2", oi.l2), ("L3", oi.l3)] {
+        let Some(i) = i.filter(|i| Some(*i) != own.intensity && *i >= frame.x.low() && *i <= frame.x.high()) else {
+            continue;
+        };
+        g.append(page::line((frame.x.at(i), at.1), at, "rf-thread").set("stroke", fill.clone()));
+        let mut ring = circle(frame.x.at(i), at.1, 3.6, "rf-ring").set("stroke", fill.clone());
+        page::tooltip(&mut ring, &format!("{level}: {} {unit}/B", significant(i)));
+        g.append(ring);
+    }
+    if let Some(bound) = own.bound {
+        let y = frame.y.at(bound).clamp(frame.area.top, frame.area.bottom);
+        g.append(page::line(at, (at.0, y), "rf-gap").set("stroke", fill.clone()));
+        let mut bar = page::line((at.0 - 12.0, y), (at.0 + 12.0, y), "rf-bound").set("stroke", fill.clone());
+        page::tooltip(&mut bar, &format!("its bound: {}", si(bound, &format!("{unit}/s"))));
+        g.append(bar);
+    }
+    for after in own.after.iter().take(MOST_AFTER) {
+        let y = frame.y.at(after.rate).max(frame.area.top);
+        let mut open = circle(at.0, y, 5.0, "rf-after").set("stroke", fill.clone());
+        let label = format!("{}: {} less", words::removals(&after.saving.remove), seconds(after.saving.seconds));
+        page::tooltip(&mut open, &format!("{label}, {}", si(after.rate, &format!("{unit}/s"))));
+        g.append(open);
+        beside(&mut g, (at.0, y), 9.0, &name::shorten(&label, 48), taken);
+    }
+    let mut mark = circle(at.0, at.1, 8.0, "rf-dot").set("fill", fill);
+    let beyond = own.intensity.is_some_and(|i| i > frame.x.high());
+    let further = if beyond {
+        format!(", further right: {} {unit}/B", own.intensity.map_or(String::new(), significant))
+    } else {
+        String::new()
+    };
+    let told = format!("{}, measured{further}", si(own.rate, &format!("{unit}/s")));
+    page::tooltip(&mut mark, &told);
+    g.append(mark);
+    beside(&mut g, at, 12.0, &told, taken);
+    g
+}
+
+/// A name beside a point, where there is room, with a line to it where that is far.
+fn beside(g: &mut Group, at: (f64, f64), reach: f64, text: &str, taken: &mut Taken) {
+    let chars = text.chars().count();
+    let width = text_width(chars, SIZE);
+    let rows = [4.0, -10.0, 18.0, -24.0, 32.0, -38.0, 46.0, -52.0, 60.0];
+    let candidates: Vec<Area> = rows
+        .iter()
+        .flat_map(|dy| [reach, reach + 30.0, -reach - width, -reach - 30.0 - width].map(|dx| (dx, *dy)))
+        .map(|(dx, dy)| Area::of_text(at.0 + dx, at.1 + dy, chars, SIZE))
+        .collect();
+    let Some(i) = taken.place(&candidates) else { return };
+    let area = candidates[i];
+    let y = area.bottom - 0.25 * SIZE;
+    if (y - at.1 - 4.0).abs() > 8.0 {
+        g.append(page::line(at, (at.0.clamp(area.left, area.right), y - 4.0), "rf-leader"));
+    }
+    g.append(page::text(area.left, y, "rf-label rf-halo", text));
+}

@@ -1,0 +1,63 @@
+//! Functions that communicate, as dots in both pictures of the communication-aware roofline.
+
+use svg::node::element::{Circle, Line};
+
+use super::page;
+use crate::number::{percent, seconds, si};
+use crate::{name, palette};
+use rprof_profile::communication::Communication;
+
+/// A function in the picture. Rates are of all ranks together.
+pub struct Spot<'p> {
+    pub of: &'p Communication,
+    pub oi: f64,
+    pub cai: f64,
+    /// FLOPs a second.
+    pub rate: f64,
+}
+
+/// The limits of all ranks together.
+pub struct Roofs {
+    /// FLOPs a second.
+    pub compute: f64,
+    /// Bytes of memory a second.
+    pub memory: f64,
+    /// Bytes that ranks hand over a second, all at the same time.
+    pub network: f64,
+}
+
+/// Of a dot.
+pub const RADIUS: f64 = 6.0;
+const NAME_WIDTH: usize = 500;
+
+/// The dot of a function, with its figures.
+pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
+    let mut dot = Circle::new()
+        .set("cx", page::round(x))
+        .set("cy", page::round(y))
+        .set("r", RADIUS)
+        .set("class", "rf-dot")
+        .set("fill", palette::hex(Some(class(spot))));
+    let of = spot.of;
+    let name = name::shorten(&of.name, NAME_WIDTH);
+    let mut text = format!("{name}\n{} of work, {} in MPI", seconds(of.work_s.unwrap_or(0.0)), seconds(of.mpi_s));
+    if let Some(waiting) = of.waiting_s {
+        text += &format!(", {} of it waiting", seconds(waiting));
+    }
+    text += &format!("\n{} · OI {:.3} · CAI {:.3} FLOP/byte", si(spot.rate, "FLOP/s"), spot.oi, spot.cai);
+    if let Some(at) = of.roof_fraction {
+        text += &format!("\nat {} of its bound", percent(at));
+    }
+    page::tooltip(&mut dot, &text);
+    dot
+}
+
+/// Functions that work more than they communicate have the colour of work.
+pub fn class<'p>(spot: &Spot<'p>) -> &'p str {
+    spot.of.class.as_deref().unwrap_or("peak")
+}
+
+/// A vertical line from a dot down to the axis or line below it.
+pub fn stem(from: (f64, f64), to: (f64, f64)) -> Line {
+    page::line(from, to, "rf-leader")
+}

@@ -1,0 +1,198 @@
+//! One sentence on the program: where its time goes, the ceiling that holds it there, the saving of a change.
+//!
+//! ```text
+//! a GPU works, or much of the time is in MPI, waiting or in the kernel ─▶ about that
+//! one function has a quarter of the time                       ─▶ about it
+//! otherwise                                                    ─▶ about the class with most of the time
+//! then: the function whose best saving is worth most seconds of the program
+//! ```
+
+use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
+use rprof_profile::system::{Reason, Wait};
+use rprof_profile::{Function, Profile};
+use rprof_roofline::account;
+use rprof_roofline::ranking::{self, Gain};
+
+use super::number::{percent, seconds};
+use super::{devices, mpi, name, summary, table, words};
+
+/// From this share of the CPU time the sentence is about one function.
+const ONE: f64 = 0.25;
+/// A part of a function's time that the sentence names.
+const NAMED: f64 = 0.10;
+/// A bound explains a function from this fraction.
+const AT_ITS_BOUND: f64 = 0.8;
+/// A saving below this share of the program is not mentioned.
+const WORTHWHILE: f64 = 0.01;
+/// Characters of a name.
+const NAME_WIDTH: usize = 36;
+
+/// The sentence.
+pub fn sentence(profile: &Profile) -> String {
+    if let Some(doubt) = profile.run.warnings.iter().find(|w| w.code == TOO_FEW_SAMPLES_CODE) {
+        return summary::sentence(&doubt.text);
+    }
+    if profile.functions.is_empty() && profile.devices.is_none() {
+        return "No function was seen: too little to measure.".into();
+    }
+    if is_demo(profile) {
+        return demo(profile);
+    }
+    let told = devices::verdict(profile)
+        .or_else(|| mpi::verdict(profile))
+        .or_else(|| waiting(profile))
+        .or_else(|| in_kernel(profile));
+    let subject = match told {
+        Some(told) => told,
+        None => match hottest(profile) {
+            Some(f) if f.share.is_none() => return "The counted pass alone ran: times were not measured.".into(),
+            Some(f) if f.share.unwrap_or(0.0) >= ONE => {
+                return format!("{}{}", of_function(f), saved(profile, Some(f)));
+            }
+            Some(f) => spread(profile, f),
+            None => return "Times were not measured.".into(),
+        },
+    };
+    format!("{subject}{}", saved(profile, None))
+}
+
+fn is_demo(profile: &Profile) -> bool {
+    profile.functions.iter().any(|f| f.analysis.expected.is_some())
+}
+
+/// `24 of 25 kernels are held by what they were built for.`
+fn demo(profile: &Profile) -> String {
+    let built = || profile.functions.iter().filter(|f| f.analysis.expected.is_some());
+    let right = built().filter(|f| f.analysis.expected == f.analysis.class).count();
+    format!("{right} of {} kernels are held by what they were built for.", built().count())
+}
+
+fn hottest(profile: &Profile) -> Option<&Function> {
+    profile.functions.iter().max_by(|a, b| a.share.unwrap_or(-1.0).total_cmp(&b.share.unwrap_or(-1.0)))
+}
+
+/// Seconds from the start to the end of the timed pass.
+pub fn wall_s(profile: &Profile) -> Option<f64> {
+    profile.run.timed_pass().map(|pass| pass.wall_s).filter(|s| *s > 0.0)
+}
+
+/// `The program is on a CPU for 1.27 s of 3.40 s; its threads wait: read() of a pipe 2.10 s.` `None` where it waits longer for a CPU,
+/// which other programs had: that says nothing of it.
+fn waiting(profile: &Profile) -> Option<String> {
+    let wall = wall_s(profile)?;
+    let busy: f64 = profile.run.passes.iter().filter(|pass| pass.kind == "timed").map(|pass| pass.cpu_s).sum();
+    if busy > 0.5 * wall {
+        return None;
+    }
+    let of_program = |wait: &&Wait| wait.reason != Reason::RunQueue;
+    let waits = profile.run.system.as_ref()?.waits.as_deref()?;
+    let longest = waits.iter().filter(of_program).max_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+    let queued: f64 = waits.iter().filter(|wait| !of_program(wait)).map(|wait| wait.seconds).sum();
+    if longest.seconds <= queued {
+        return None;
+    }
+    let used = format!("The program is on a CPU for {} of {}", seconds(busy), seconds(wall));
+    Some(format!("{used}; its threads wait: {} {}.", longest.words(), seconds(longest.seconds)))
+}
+
+/// `62 % of the CPU time is in the kernel, 1.20 s of it in page faults.`
+fn in_kernel(profile: &Profile) -> Option<String> {
+    let sum = |part: fn(&Function) -> Option<f64>| profile.functions.iter().filter_map(part).sum::<f64>();
+    let (user, kernel, faults) = (sum(|f| f.cpu_s), sum(|f| f.kernel_s), sum(|f| f.fault_s));
+    if kernel <= user {
+        return None;
+    }
+    let faults =
+        if faults > 0.1 * kernel { format!(", {} of it in page faults", seconds(faults)) } else { String::new() };
+    Some(format!(
+        "{} of the CPU time is in the kernel ({}{faults}).",
+        percent(kernel / (user + kernel)),
+        seconds(kernel)
+    ))
+}
+
+fn of_function(f: &Function) -> String {
+    let share = percent(f.share.unwrap_or(0.0));
+    format!("{share} of the CPU time is in {}, {}.", name::shorten(&f.name, NAME_WIDTH), held_by(f))
+}
+
+/// `held by mispredicted branches (54 %) and the number of instructions (26 %)`
+pub fn held_by(f: &Function) -> String {
+    let at = f.analysis.roof_fraction;
+    let of_bound = |at: f64| format!("{}{} of its bound", table::at_least(f), percent(at));
+    match f.analysis.class.as_deref() {
+        None => "whose work was not counted".into(),
+        Some("unknown") => {
+            let at = at.map_or(String::new(), |at| format!(": it runs at {}", of_bound(at)));
+            format!("and no ceiling explains its time{at}")
+        }
+        Some(class) => {
+            let explained = at
+                .filter(|at| *at >= AT_ITS_BOUND && account::of_kernel(f).is_none())
+                .map(|at| format!("{} (at {})", words::class(class), of_bound(at)));
+            let by = explained.or_else(|| causes(f)).unwrap_or_else(|| words::class(class).to_owned());
+            let doubt = if table::is_doubtful(f) { "probably " } else { "" };
+            format!("{doubt}held by {by}")
+        }
+    }
+}
+
+/// The largest causes of a trusted account, as far as they are the class's account of time and not the kernel's.
+fn causes(f: &Function) -> Option<String> {
+    let account = account::trusted(f).filter(|_| account::of_kernel(f).is_none())?;
+    let mut parts: Vec<(&str, f64)> =
+        account.parts.iter().map(|(cause, s)| (words::cause(*cause), s / account.model_s)).collect();
+    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let shown = parts.iter().take(2).filter(|(_, share)| *share >= NAMED);
+    let shown: Vec<String> = shown.map(|(cause, share)| format!("{cause} ({})", percent(*share))).collect();
+    (!shown.is_empty()).then(|| shown.join(" and "))
+}
+
+/// For programs without a dominant function.
+fn spread(profile: &Profile, hottest: &Function) -> String {
+    let mut classes: Vec<(&str, f64, usize)> = Vec::new();
+    for f in profile.functions.iter().filter(|f| f.share.unwrap_or(0.0) > 0.0) {
+        let class = f.analysis.class.as_deref().unwrap_or("not counted");
+        match classes.iter_mut().find(|(known, ..)| *known == class) {
+            Some((_, share, n)) => (*share, *n) = (*share + f.share.unwrap_or(0.0), *n + 1),
+            None => classes.push((class, f.share.unwrap_or(0.0), 1)),
+        }
+    }
+    let most = format!("No function has more than {} of the CPU time", percent(hottest.share.unwrap_or(0.0)));
+    match classes.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some(("unknown", share, _)) => format!("{most}; no ceiling explains {} of it.", percent(share)),
+        Some(("not counted", share, _)) => format!("{most}; {} of it was not counted.", percent(share)),
+        Some((class, share, n)) => {
+            let functions = if n == 1 { "1 function".into() } else { format!("{n} functions") };
+            format!("{most}; {} ({functions}) is held by {}.", percent(share), words::class(class))
+        }
+        None => format!("{most}."),
+    }
+}
+
+/// Whether the program waited for its CPUs for a part of its time that readers would notice.
+fn is_kept_off(profile: &Profile) -> bool {
+    const NOTICED: f64 = 0.1;
+    profile.run.timed_pass().and_then(|pass| pass.kept_off_share).is_some_and(|share| share > NOTICED)
+}
+
+/// ` Most to save: 755 ms of 1.99 s, in NAME, by predictable branches.`
+fn saved(profile: &Profile, subject: Option<&Function>) -> String {
+    let best = ranking::by_gain(profile.functions.iter()).into_iter().next();
+    let Some((gain, saving)) = best.and_then(|gain: Gain<'_>| Some((gain, gain.saving?))) else {
+        return String::new();
+    };
+    let wall = wall_s(profile);
+    if wall.is_some_and(|wall| gain.seconds() < WORTHWHILE * wall) {
+        return String::new();
+    }
+    // Seconds of work are no part of elapsed time in which other programs had the CPUs.
+    let of = wall.filter(|_| !is_kept_off(profile)).map_or(String::new(), |wall| format!(" of {}", seconds(wall)));
+    let most = if gain.is_limit() || !table::at_least(gain.function).is_empty() { "at most " } else { "" };
+    let change = words::removals(&saving.remove);
+    let place = match subject {
+        Some(f) if std::ptr::eq(f, gain.function) => " there".to_owned(),
+        _ => format!(", in {}", name::shorten(&gain.function.name, NAME_WIDTH)),
+    };
+    format!(" Most to save: {most}{}{of}{place}, by {change}.", seconds(gain.seconds()))
+}
