@@ -280,7 +280,9 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
         Question::Compare { new, .. } => Some(Given::read(new, args.rank)?.profile),
         _ => None,
     };
+    let source = args.profile.display().to_string();
     let question = match (&args.question, &new) {
+        (Question::Verdict, _) => Query::Verdict { source: &source },
         (Question::Top { by, limit }, _) => {
             let by = match by {
                 ByArg::Saving => By::Saving,

@@ -23,6 +23,8 @@ pub struct QueryArgs {
 /// The question.
 #[derive(Debug, Subcommand)]
 pub enum Question {
+    /// The cause that costs most, where it is, the change that helps, and what that saves
+    Verdict,
     /// The functions with most to save
     Top {
         /// Order

@@ -36,6 +36,7 @@ pub fn profile(
         command: options.program.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         exit_status,
         signal,
+        denormals: evidence.counted.as_ref().and_then(|counted| counted.denormals),
         warnings: evidence.warnings.clone(),
         ..Run::default()
     };

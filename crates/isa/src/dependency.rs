@@ -23,6 +23,10 @@ pub enum ChainStep {
     Vector,
     /// Integer operation: 1 cycle.
     Integer,
+    /// Integer compare or test: its result is flags.
+    Compare,
+    /// Conditional move: the choice between two values.
+    Select,
     /// Integer multiply: 3 cycles.
     IntegerMultiply,
     /// Integer divide.

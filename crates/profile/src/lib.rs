@@ -41,6 +41,7 @@ pub mod site_key;
 pub mod source;
 pub mod sweep;
 pub mod system;
+pub mod vocabulary;
 
 use serde::{Deserialize, Serialize};
 

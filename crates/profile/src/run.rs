@@ -35,6 +35,9 @@ pub struct Run {
     /// Its system calls, page faults, and its threads' waits off the CPU; `null` in profiles that do not have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
+    /// Whether it worked with denormal numbers, as the flags of the CPU say; `null`: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denormals: Option<bool>,
     /// Whether memory lay on the node of the cores that used it; `null` in profiles that do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,

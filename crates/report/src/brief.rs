@@ -4,6 +4,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use rprof_profile::{Function, Profile};
+use rprof_roofline::diagnosis::{self, Candidate, Place};
 use rprof_roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
@@ -12,6 +13,8 @@ use super::{View, blas, devices, mpi, name, regions, summary, table, text, verdi
 
 /// Rows of the table.
 const ROWS: usize = 7;
+/// Advice is given from this share of the elapsed time on.
+const WORTHWHILE: f64 = 0.02;
 /// Lines of the report at most, without GPUs and regions.
 const LINES: usize = 24;
 /// Functions that get a line of advice.
@@ -91,14 +94,16 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     if profile.functions.iter().any(|f| f.analysis.expected.is_some()) {
         return text::functions(profile, view, width) + &text::left_out(profile, view);
     }
-    let ranked = ranking::by_gain(view.kept(profile));
-    let is_seen = |gain: &&Gain<'_>| gain.function.share.is_some() || gain.saving.is_some();
+    let mut ranked = ranking::by_gain(view.kept(profile));
+    let busy: f64 = profile.functions.iter().map(busy_s).sum();
+    ranked.sort_by_key(|gain| importance(busy_s(gain.function) / busy));
+    let is_seen = |gain: &&Gain<'_>| busy_s(gain.function) > 0.0 || gain.saving.is_some();
     let sampled = ranked.iter().filter(is_seen).count();
     // Without any sample, the first of those that were counted.
     let most = if sampled > 0 { sampled.min(ROWS) } else { ROWS };
     let first = ranked.iter().filter(|gain| sampled == 0 || is_seen(gain)).take(most);
     let shown: &[Gain<'_>] = &first.copied().collect::<Vec<_>>();
-    let mut out = rows(shown, view, width);
+    let mut out = rows(shown, busy, view, width);
     let rest = sampled.saturating_sub(shown.iter().filter(is_seen).count());
     let unsampled = ranked.len() - shown.len() - rest;
     let parts = [(rest, "more"), (unsampled, "without a sample")];
@@ -110,7 +115,7 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
         out += &wrap::hanging(&format!(" {why}"), width, 1);
     }
     let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
-    let advised = shown.iter().filter(|gain| is_worthwhile(profile, gain)).take(ADVISED).filter_map(advice);
+    let advised = advice(profile).into_iter().take(ADVISED);
     let mut told = String::new();
     for line in unnamed.into_iter().chain(counts_missing(profile)).chain(advised) {
         let line = wrap::cut(&line, width, 2, ADVICE_LINES, CUT_ADVICE);
@@ -121,9 +126,18 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
     if told.is_empty() { out } else { format!("{out}\n{told}") }
 }
 
-/// Whether a saving is more than a hundredth of the program.
-fn is_worthwhile(profile: &Profile, gain: &Gain<'_>) -> bool {
-    gain.saving.is_some() && verdict::wall_s(profile).is_none_or(|wall| gain.seconds() >= 0.01 * wall)
+/// CPU seconds in a function and, on its behalf, in the kernel.
+fn busy_s(f: &Function) -> f64 {
+    f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0)
+}
+
+/// The group of the table by share of the CPU time: what takes next to nothing never comes before what takes much.
+fn importance(share: f64) -> u8 {
+    match share {
+        0.05.. => 0,
+        0.01.. => 1,
+        _ => 2,
+    }
 }
 
 /// How functions without names get some.
@@ -157,15 +171,25 @@ fn counts_missing(profile: &Profile) -> Option<String> {
     })
 }
 
-/// `→ triad: Its 151 million stores made memory send …`
-fn advice(gain: &Gain<'_>) -> Option<String> {
-    Some(format!("→ {}: {}", name::shorten(&gain.function.name, 30), gain.saving?.advice))
+/// `→ triad: Write what is not read again past the caches …`: what the diagnosis advises, one line for each place.
+fn advice(profile: &Profile) -> Vec<String> {
+    let Some(found) = diagnosis::of(profile) else { return Vec::new() };
+    let first = found.place.clone().zip(found.advice.clone());
+    let worthwhile = |candidate: &&Candidate| candidate.saves_s.is_some_and(|s| s.most >= WORTHWHILE * found.of_s);
+    let others = found.others.iter().filter(worthwhile).filter_map(|c| c.place.clone().zip(c.advice.clone()));
+    let mut told: Vec<(Place, String)> = Vec::new();
+    for (place, advice) in first.into_iter().chain(others) {
+        if told.iter().all(|(known, _)| known.function != place.function) {
+            told.push((place, advice));
+        }
+    }
+    told.into_iter().map(|(place, advice)| format!("→ {}: {advice}", name::shorten(&place.function, 30))).collect()
 }
 
 /// One row for each function: its name, what the program would save, by what, and where it is.
-fn rows(shown: &[Gain<'_>], view: &View, width: usize) -> String {
+fn rows(shown: &[Gain<'_>], busy: f64, view: &View, width: usize) -> String {
     let titles = ["function", "saves", "by", "share", "held by", "at"];
-    let cells: Vec<[String; 6]> = shown.iter().map(|gain| row(gain)).collect();
+    let cells: Vec<[String; 6]> = shown.iter().map(|gain| row(gain, busy)).collect();
     let widest =
         |i: usize| cells.iter().map(|row| row[i].chars().count()).chain([titles[i].chars().count()]).max().unwrap_or(0);
     let used: usize = (1..titles.len()).map(|i| widest(i) + 2).sum();
@@ -184,7 +208,7 @@ fn rows(shown: &[Gain<'_>], view: &View, width: usize) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn row(gain: &Gain<'_>) -> [String; 6] {
+fn row(gain: &Gain<'_>, busy: f64) -> [String; 6] {
     let f = gain.function;
     let absent = || "–".to_owned();
     let most = if gain.is_limit() || !table::at_least(f).is_empty() { "≤ " } else { "" };
@@ -192,17 +216,10 @@ fn row(gain: &Gain<'_>) -> [String; 6] {
         Some(_) => format!("{most}{}", seconds(gain.seconds())),
         None => absent(),
     };
-    let by = gain.saving.map_or_else(|| nothing(f), |saving| saving.remove.join("+"));
+    let by = gain.saving.map_or_else(absent, |saving| saving.remove.join("+"));
     let at = f.analysis.roof_fraction.map_or_else(absent, |at| format!("{}{}", table::at_least(f), percent(at)));
-    [f.name.clone(), saves, by, f.share.map_or_else(absent, percent), table::class(f), at]
-}
-
-/// Why there is no saving.
-fn nothing(f: &Function) -> String {
-    match f.work.is_some() && f.time_s.is_some() {
-        true => "nothing".into(),
-        false => "–".into(),
-    }
+    let share = Some(busy_s(f) / busy).filter(|share| *share > 0.0);
+    [f.name.clone(), saves, by, share.map_or_else(absent, percent), table::class(f), at]
 }
 
 /// The savings of `f` as short phrases, best first: `755 ms by predictable branches`.

@@ -4,14 +4,15 @@
 //! a GPU works, or much of the time is in MPI, waiting or in the kernel ─▶ about that
 //! one function has a quarter of the time                       ─▶ about it
 //! otherwise                                                    ─▶ about the class with most of the time
-//! then: the function whose best saving is worth most seconds of the program
+//! then: what the diagnosis says can be saved, and by what
 //! ```
 
+use rprof_profile::confidence::Level;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::{Reason, Wait};
 use rprof_profile::{Function, Profile};
 use rprof_roofline::account;
-use rprof_roofline::ranking::{self, Gain};
+use rprof_roofline::diagnosis::{self, Interval};
 
 use super::number::{percent, seconds};
 use super::{devices, mpi, name, summary, table, words};
@@ -170,29 +171,29 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
     }
 }
 
-/// Whether the program waited for its CPUs for a part of its time that readers would notice.
-fn is_kept_off(profile: &Profile) -> bool {
-    const NOTICED: f64 = 0.1;
-    profile.run.timed_pass().and_then(|pass| pass.kept_off_share).is_some_and(|share| share > NOTICED)
+/// ` Most to save: 0.6 to 0.8 s of 1.99 s, in NAME: mispredicted branches.`
+fn saved(profile: &Profile, subject: Option<&Function>) -> String {
+    let Some(found) = diagnosis::of(profile) else { return String::new() };
+    let Some(saves) = found.saves_s.filter(|saves| saves.most >= WORTHWHILE * found.of_s) else {
+        return String::new();
+    };
+    let place = match (&found.place, subject) {
+        (Some(place), Some(f)) if place.symbol.as_ref() == Some(&f.name) => " there".to_owned(),
+        (Some(place), _) => format!(", in {}", name::shorten(&place.function, NAME_WIDTH)),
+        (None, _) => String::new(),
+    };
+    let doubt = if found.confidence == Level::Low { "perhaps " } else { "" };
+    let (range, of) = (range(saves), seconds(found.of_s));
+    format!(" Most to save: {doubt}{range} of {of}{place}: {}.", found.cause.words())
 }
 
-/// ` Most to save: 755 ms of 1.99 s, in NAME, by predictable branches.`
-fn saved(profile: &Profile, subject: Option<&Function>) -> String {
-    let best = ranking::by_gain(profile.functions.iter()).into_iter().next();
-    let Some((gain, saving)) = best.and_then(|gain: Gain<'_>| Some((gain, gain.saving?))) else {
-        return String::new();
-    };
-    let wall = wall_s(profile);
-    if wall.is_some_and(|wall| gain.seconds() < WORTHWHILE * wall) {
-        return String::new();
+/// `0.72 to 1.10 s`, `1.5 s` where both ends are printed alike.
+pub fn range(interval: Interval) -> String {
+    let (least, most) = (seconds(interval.least), seconds(interval.most));
+    let (number, unit) = least.split_once(' ').unwrap_or((&least, ""));
+    match most.split_once(' ') {
+        _ if least == most => most,
+        Some((_, other)) if other == unit => format!("{number} to {most}"),
+        _ => format!("{least} to {most}"),
     }
-    // Seconds of work are no part of elapsed time in which other programs had the CPUs.
-    let of = wall.filter(|_| !is_kept_off(profile)).map_or(String::new(), |wall| format!(" of {}", seconds(wall)));
-    let most = if gain.is_limit() || !table::at_least(gain.function).is_empty() { "at most " } else { "" };
-    let change = words::removals(&saving.remove);
-    let place = match subject {
-        Some(f) if std::ptr::eq(f, gain.function) => " there".to_owned(),
-        _ => format!(", in {}", name::shorten(&gain.function.name, NAME_WIDTH)),
-    };
-    format!(" Most to save: {most}{}{of}{place}, by {change}.", seconds(gain.seconds()))
 }

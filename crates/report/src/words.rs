@@ -1,36 +1,13 @@
 //! Classes, causes and removals in words for a sentence.
 
 use rprof_profile::account::Cause;
+use rprof_profile::vocabulary::Class;
 
 /// The class in words: `memory bandwidth`. An unknown name is its own word.
 pub fn class(name: &str) -> &str {
-    match name {
-        "dram-bandwidth" => "memory bandwidth",
-        "dram-latency" => "memory latency",
-        "l3-bandwidth" => "L3 bandwidth",
-        "l2-bandwidth" => "L2 bandwidth",
-        "l1-bandwidth" => "loads and stores",
-        "cache-latency" => "cache latency",
-        "private-cache-conflict" => "conflicts in L1 and L2",
-        "tlb" => "address translation",
-        "store-forwarding" => "loads that wait for stores",
-        "ilp" => "dependency chains",
-        "simd" => "unused vector lanes",
-        "fma-balance" => "adds and multiplies that are not fused",
-        "instruction-mix" => "the number of instructions",
-        "div-sqrt" => "divisions and square roots",
-        "mispredict" => "mispredicted branches",
-        "front-end" => "instruction supply",
-        "page-faults" => "page faults",
-        "system-calls" => "system calls",
-        "waiting" => "waiting",
-        "load-imbalance" => "load imbalance",
-        "threads" => "unused CPUs",
-        "peak" => "the arithmetic peak",
-        "waiting-for-ranks" => "waiting for other ranks",
-        "network-latency" => "the latency of the network",
-        "network-bandwidth" => "the rate of the network",
-        other => other,
+    match Class::of_name(name) {
+        Some(Class::Unknown) | None => name,
+        Some(class) => class.words(),
     }
 }
 
@@ -94,16 +71,12 @@ pub fn removals(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::palette;
     use rprof_roofline::deficiency::Deficiency;
 
     #[test]
     fn every_class_and_removal_has_words() {
-        let classes = palette::CLASSES.iter().map(|(name, _)| *name);
-        let of_cpu =
-            classes.filter(|name| !name.starts_with("gpu-") && !["unknown", "not counted", "waiting"].contains(name));
-        for name in of_cpu {
-            assert_ne!(class(name), name);
+        for told in Class::ALL.iter().filter(|told| ![Class::Unknown, Class::Waiting].contains(told)) {
+            assert_ne!(class(told.name()), told.name());
         }
         for deficiency in Deficiency::ALL {
             assert_ne!(removal(deficiency.name()), deficiency.name());

@@ -35,7 +35,17 @@ pub fn is_near(error: f64) -> bool {
     error.abs() <= NEAR
 }
 
-/// The account of `function`, if its model is near enough to state savings by it.
+/// A model that is off by more than this factor says nothing of what a change gains.
+const FAR: f64 = 2.0;
+
+/// The account of `function` and the time that the model gives / the measured time, if savings can be stated by it at all.
+pub fn usable(function: &Function) -> Option<(&Account, f64)> {
+    let ratio = 1.0 + error(function)?;
+    let account = function.account.as_ref()?;
+    (1.0 / FAR..=FAR).contains(&ratio).then_some((account, ratio))
+}
+
+/// The account of `function`, if its model is near enough to state savings by it without a wider interval.
 pub fn trusted(function: &Function) -> Option<&Account> {
     function.account.as_ref().filter(|_| error(function).is_some_and(is_near))
 }

@@ -114,6 +114,8 @@ fn describe(step: &ChainStep) -> String {
         ChainStep::Fp { op, precision, .. } => format!("{} {}", precision.name(), op.name()),
         ChainStep::Vector => "vector operation".into(),
         ChainStep::Integer => "integer operation".into(),
+        ChainStep::Compare => "compare".into(),
+        ChainStep::Select => "conditional move".into(),
         ChainStep::IntegerMultiply => "integer multiply".into(),
         ChainStep::IntegerDivide => "integer divide".into(),
         ChainStep::Load => "load".into(),

@@ -18,6 +18,7 @@ pub mod confidence;
 mod controllers;
 pub mod deficiency;
 pub mod device;
+pub mod diagnosis;
 pub mod explained;
 pub mod host;
 pub mod ladder;

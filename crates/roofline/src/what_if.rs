@@ -1,7 +1,8 @@
 //! Savings from the account of a function: the model's time that remains with one cause removed.
 //!
 //! ```text
-//! seconds = (1 − what_if_s / model_s) · time_s         at most: what takes the cause's place is not known
+//! seconds_max = (1 − what_if_s / model_s) · time_s     at most: what takes the cause's place is not known
+//! seconds     = the same, if the model is near; else, where it is off by the factor r, the part of the time that it explains: · min(r, 1/r)
 //! ```
 
 use rprof_profile::account::{Account, Cause, Changes, HotBranch, WhatIf};
@@ -26,7 +27,8 @@ const WORTHWHILE: f64 = 0.05;
 pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let f = subject.function;
     let mut all: Vec<Saving> = page_faults(subject).into_iter().collect();
-    let (Some(account), Some(time)) = (account::trusted(f), f.time_s) else { return all };
+    let (Some((account, ratio)), Some(time)) = (account::usable(f), f.time_s) else { return all };
+    let sure = if account::is_near(ratio - 1.0) { 1.0 } else { ratio.min(1.0 / ratio) };
     let share_of = |left: f64| (1.0 - left / account.model_s).clamp(0.0, 1.0);
     let possible = |changes: &Changes| changes.iter().all(|change| is_possible(subject, change));
     let gains = |change: &Changes| {
@@ -37,11 +39,11 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let changes = account.what_if_s.iter().filter(|(changes, _)| gains(changes) && news(changes));
     let replayed = changes.map(|(changes, left)| {
         let share = share_of(*left);
-        let seconds = share * time;
+        let seconds = share * time * sure;
         Saving {
             remove: changes.iter().map(|change| removes(change).to_owned()).collect(),
             seconds,
-            seconds_max: seconds,
+            seconds_max: share * time,
             program_seconds: subject.alone_share().map(|alone| seconds * alone),
             advice: advice(*changes, account, share),
         }
@@ -52,7 +54,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
 
 /// The names of all single changes that were replayed, whatever they gain; none if the model is not near enough.
 pub fn replayed(subject: &Subject<'_>) -> Vec<String> {
-    let account = account::trusted(subject.function);
+    let account = account::usable(subject.function).map(|(account, _)| account);
     let changes = account.into_iter().flat_map(|account| account.what_if_s.keys());
     changes.filter(|changes| changes.second.is_none()).map(|changes| removes(changes.first).to_owned()).collect()
 }
@@ -64,7 +66,10 @@ fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
     if fault_s < WORTHWHILE * (fault_s + cpu_s) || cpu_s <= 0.0 {
         return None;
     }
-    let seconds = fault_s * f.time_s? / cpu_s;
+    // The CPU time is that of all its threads: at once as they were at work, and never longer than it lasted.
+    let threads = f64::from(f.team.unwrap_or(1)).max(1.0);
+    let at_once = (cpu_s / f.time_s.filter(|s| *s > 0.0)?).clamp(1.0, threads);
+    let seconds = fault_s / at_once;
     Some(Saving {
         remove: vec!["page-faults".to_owned()],
         seconds,

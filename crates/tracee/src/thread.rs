@@ -199,6 +199,16 @@ impl Stopped {
         Ok(part.iov_len)
     }
 
+    /// The flags of its floating-point exceptions that were raised at any time (bits 0 to 5 of MXCSR).
+    pub fn exception_flags(&self) -> Result<u32, TraceError> {
+        /// Where MXCSR is in the XSAVE area.
+        const MXCSR: usize = 24;
+        let mut area = [0u8; MXCSR + 4];
+        self.extended_state(&mut area)?;
+        let flags = <[u8; 4]>::try_from(&area[MXCSR..]).expect("four bytes");
+        Ok(u32::from_le_bytes(flags) & 0x3f)
+    }
+
     fn request(
         &self,
         request: libc::c_uint,

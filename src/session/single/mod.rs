@@ -67,24 +67,27 @@ pub struct Visited {
 /// The part of the run in which the program is visited, in seconds from its beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    from_s: f64,
-    to_s: f64,
+    /// What the user asked for; outside nothing is collected.
+    collected: CollectedPart,
+    /// Visits begin here. Samples are taken before.
+    visited_from_s: f64,
 }
 
 impl Span {
     /// The part that `options` ask for.
     pub fn of(options: &RunOptions) -> Self {
-        let CollectedPart { from_s, to_s } = options.collected;
-        Span { from_s: from_s.unwrap_or(0.0), to_s: to_s.unwrap_or(f64::INFINITY) }
+        Span { collected: options.collected, visited_from_s: options.collected.from_s.unwrap_or(0.0) }
     }
 
-    /// Its later part, from `from_s` on.
+    /// Its later part: visits from `from_s` on.
     pub fn from(self, from_s: f64) -> Self {
-        Span { from_s: self.from_s.max(from_s), ..self }
+        Span { visited_from_s: self.visited_from_s.max(from_s), ..self }
     }
 
-    fn holds(self, now_s: f64) -> bool {
-        (self.from_s..self.to_s).contains(&now_s)
+    /// Whether anything is collected at `now_s`.
+    fn is_collected(self, now_s: f64) -> bool {
+        let CollectedPart { from_s, to_s } = self.collected;
+        from_s.is_none_or(|from_s| now_s >= from_s) && to_s.is_none_or(|to_s| now_s < to_s)
     }
 }
 
@@ -130,7 +133,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: Budget
     let visits = Budget { share: budget.share - of_sampler, ..budget };
     let mut pace = Pace::new(visits, budget.share, monotonic_ns());
     if let Program::Child { .. } = first_of {
-        pace = pace.of_new_program(span.from_s);
+        pace = pace.of_new_program(span.visited_from_s);
     }
     if launched.is_some()
         && let Ok(began) = SystemTime::now().duration_since(UNIX_EPOCH)
@@ -142,7 +145,7 @@ fn visit_until_the_end(first: Program, gate: &Gate, sinks: Sinks, budget: Budget
     let mut in_vain = 0;
     while !gate.is_over() {
         let left_s = pace.next_s() - begun.elapsed().as_secs_f64();
-        let is_off = foreground::toggles() % 2 == 1 || !span.holds(begun.elapsed().as_secs_f64());
+        let is_off = foreground::toggles() % 2 == 1 || !span.is_collected(begun.elapsed().as_secs_f64());
         off.note(is_off);
         if left_s > 0.0 || visitor.is_owed() || is_off {
             if visitor.is_owed() {

@@ -98,6 +98,7 @@ impl CountingEngine for Translator {
         let (cpu_s, share, doubts) = run.evidence.sum_up_uncounted(followed_s);
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
+        evidence.denormals = Some(run.evidence.denormals);
         evidence.missing = run.evidence.uncounted.missing();
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);

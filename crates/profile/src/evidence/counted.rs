@@ -46,6 +46,9 @@ pub struct CountedEvidence {
     pub mpi: Option<MpiEvidence>,
     /// Calls of matrix products; `None`: there was none.
     pub blas: Option<BlasEvidence>,
+    /// Whether a thread worked with denormal numbers, as the flags of the CPU say; `None`: nobody looked.
+    #[serde(default)]
+    pub denormals: Option<bool>,
     /// The counts were extended from windows to the whole run; `None`: all of it was counted.
     pub estimate: Option<Estimate>,
     /// Doubts about these figures.

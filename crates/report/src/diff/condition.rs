@@ -84,7 +84,7 @@ fn figures() -> String {
 }
 
 fn classes() -> String {
-    let known = palette::CLASSES.iter().map(|(name, _)| *name).filter(|name| is_class(name));
+    let known = palette::names().filter(|name| is_class(name));
     known.collect::<Vec<_>>().join(", ")
 }
 
@@ -92,7 +92,7 @@ fn classes() -> String {
 fn is_class(name: &str) -> bool {
     !name.starts_with("gpu-")
         && !matches!(name, "unknown" | "not counted")
-        && palette::CLASSES.iter().any(|(known, _)| *known == name)
+        && palette::names().any(|known| known == name)
 }
 
 impl FromStr for Condition {

@@ -151,7 +151,7 @@ fn panel(frame: &Frame, spots: &[Spot<'_>], intensity: Intensity, slopes: &[Slop
 fn legend(spots: &[Spot<'_>], y: f64) -> Group {
     let mut g = Group::new();
     let mut x = page::LEFT;
-    for (name, _) in palette::CLASSES {
+    for name in palette::names() {
         if !spots.iter().any(|spot| class(spot) == name) {
             continue;
         }

@@ -130,7 +130,7 @@ pub(super) fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: 
 fn legend(dots: &[Dot<'_>], top: f64) -> (Group, u32) {
     let mut g = Group::new();
     let (mut x, mut y, mut rows) = (page::LEFT, top, 1);
-    for (class, _) in palette::CLASSES {
+    for class in palette::names() {
         if !dots.iter().any(|d| d.function.analysis.class.as_deref().unwrap_or("not counted") == class) {
             continue;
         }

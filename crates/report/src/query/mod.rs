@@ -1,4 +1,4 @@
-//! Answers for scripts and assistants, as text or JSON: which functions have most to save, why one is held, ceilings, another profile.
+//! Answers for scripts and assistants, as text or JSON: the verdict, which functions have most to save, why one is held, ceilings, another profile.
 //!
 //! Every list is bounded; `total` is its whole length and `cut` what was left out. Base SI units; what was not measured is `null`.
 
@@ -7,6 +7,7 @@ mod compare;
 mod explain;
 mod mpi;
 mod top;
+pub mod verdict;
 
 use serde_json::{Value, json};
 
@@ -14,12 +15,14 @@ use rprof_profile::{Function, Profile};
 use rprof_roofline::rough;
 
 use super::near::NoSuchName;
-use super::{View, trust::Trust, verdict};
+use super::{View, trust::Trust};
 
 pub use top::By;
 
 /// A question about a profile.
 pub enum Query<'q> {
+    /// What the first lines of a report say; `source` names the profile in the next command.
+    Verdict { source: &'q str },
     /// The first functions.
     Top { by: By, limit: usize },
     /// Why a function is held.
@@ -39,6 +42,7 @@ pub enum Query<'q> {
 pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String, NoSuchName> {
     let profile = &*rough::known(profile);
     Ok(match query {
+        Query::Verdict { .. } => verdict::text(profile, view),
         Query::Top { by, limit } => top::text(profile, *by, *limit, view),
         Query::Explain { name } => explain::text(profile, name, view)?,
         Query::Ceilings { prefix, limit } => ceilings::text(&profile.machine, prefix, *limit, view),
@@ -53,6 +57,7 @@ pub fn text(profile: &Profile, query: &Query<'_>, view: &View) -> Result<String,
 /// [`NoSuchName`].
 pub fn json(profile: &Profile, query: &Query<'_>) -> Result<Value, NoSuchName> {
     Ok(match query {
+        Query::Verdict { source } => verdict::json(profile, source),
         Query::Top { by, limit } => top::json(profile, *by, *limit),
         Query::Explain { name } => explain::json(profile, name)?,
         Query::Ceilings { prefix, limit } => ceilings::json(&profile.machine, prefix, *limit),
@@ -66,8 +71,8 @@ fn run(profile: &Profile) -> Value {
     let trust = Trust::of(profile);
     json!({
         "command": profile.run.command,
-        "wall_s": verdict::wall_s(profile),
-        "verdict": verdict::sentence(profile),
+        "wall_s": crate::verdict::wall_s(profile),
+        "verdict": crate::verdict::sentence(profile),
         "trust": trust.word(),
         "facts": trust.facts,
         "warnings": profile.run.warnings.iter().map(|w| &w.code).collect::<Vec<_>>(),

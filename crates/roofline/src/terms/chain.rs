@@ -58,7 +58,8 @@ pub fn breakable(subject: &Subject<'_>) -> bool {
 /// Whether each value of `chain` needs the one before for more than a sum, or is a result itself: it has no partial results.
 ///
 /// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers
-/// are recurrences, and so are long integer paths (generators of random numbers).
+/// are recurrences, and so are long integer paths (generators of random numbers), and values that a conditional move chooses from what was
+/// computed of the one before. A compare and a conditional move alone are a minimum or maximum.
 pub fn is_recurrence(chain: &Chain) -> bool {
     // A chain that restarts in every iteration waits for no earlier iteration.
     if chain.restart_every.is_some_and(|every| every <= 1.0) {
@@ -85,6 +86,7 @@ fn is_mixed(steps: &[ChainStep]) -> bool {
         || has(&[FpOp::Mul]) && has(&[FpOp::Add, FpOp::Fma])
         || multiplied && steps.len() > 1
         || integers > LONGEST_SUM
+        || integers > 0 && steps.contains(&ChainStep::Select)
 }
 
 /// Integer operations on the path of a sum, unrolled ones included.
@@ -154,7 +156,9 @@ fn step_seconds(step: ChainStep, producer: ChainStep, host: Host<'_>, trace: &mu
         ChainStep::Vector => {
             first_latency(&["lat.vector", "lat.shuffle"], host, trace).unwrap_or_else(|| cycles(1.0, trace))
         }
-        ChainStep::Integer => first_latency(&["lat.int.add"], host, trace).unwrap_or_else(|| cycles(1.0, trace)),
+        ChainStep::Integer | ChainStep::Compare | ChainStep::Select => {
+            first_latency(&["lat.int.add"], host, trace).unwrap_or_else(|| cycles(1.0, trace))
+        }
         ChainStep::IntegerMultiply => {
             first_latency(&["lat.int.mul"], host, trace).unwrap_or_else(|| cycles(3.0, trace))
         }

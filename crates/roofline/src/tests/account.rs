@@ -102,7 +102,7 @@ fn at_its_bound_the_ceiling_names_the_class() {
 }
 
 #[test]
-fn an_account_that_is_off_names_a_class_and_states_no_saving() {
+fn an_account_that_is_off_names_a_class_and_an_interval_of_the_saving() {
     let change = |mut k: Kernel| {
         let account = k.function.account.as_mut().expect("an account");
         account.what_if_s.insert(WhatIf::PerfectPrediction.into(), 0.5 * account.model_s);
@@ -114,7 +114,12 @@ fn an_account_that_is_off_names_a_class_and_states_no_saving() {
     assert!((near.analysis.savings[0].seconds / time - 0.5).abs() < 1e-9, "in parts of the time, not of the model");
     let off = change(with(&[(Cause::Base, 0.5), (Cause::Mispredict, 0.8)]));
     assert_eq!(class(&off), "mispredict");
-    assert!(off.analysis.savings.iter().all(|s| s.remove != ["mispredict"]), "{:?}", off.analysis.savings);
+    let saving = off.analysis.savings.iter().find(|s| s.remove == ["mispredict"]).expect("a saving");
+    let time = off.time_s.expect("timed");
+    let shares = (saving.seconds / time, saving.seconds_max / time);
+    assert!((shares.0 - 0.5 / 1.3).abs() < 1e-9 && (shares.1 - 0.5).abs() < 1e-9, "{shares:?}");
+    let far = change(with(&[(Cause::Base, 0.1), (Cause::Mispredict, 2.0)]));
+    assert!(far.analysis.savings.iter().all(|s| s.remove != ["mispredict"]), "{:?}", far.analysis.savings);
     let confidence = off.analysis.confidence.expect("a class");
     assert_eq!(confidence.level, Level::Low);
     assert!(matches!(confidence.reasons[..], [Doubt::ModelError { error }] if (error - 0.3).abs() < 1e-9));

@@ -2,6 +2,7 @@
 
 mod account;
 mod cases;
+mod diagnosis;
 mod kernel;
 mod ladder;
 mod memory_side;

@@ -12,6 +12,7 @@ use crate::translator::effects::Unrepeatable;
 use crate::translator::sampling::access_buffer::AccessBuffer;
 use crate::translator::tracer::uncounted::{Release, Uncounted};
 use rprof_profile::run::Warning;
+use rprof_tracee::thread::Stopped;
 
 /// The counts of a run, its threads and warnings.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub(crate) struct RunEvidence {
     pub family_cpu_s: Option<f64>,
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
+    /// A thread worked with denormal numbers.
+    pub denormals: bool,
     /// Why the run was ended before the program did so.
     pub ended_before: Option<Unrepeatable>,
 }
@@ -44,6 +47,13 @@ impl RunEvidence {
         let mut doubts: Vec<Warning> = uncounted.doubts_of_native().collect();
         doubts.extend(Release::ALL.into_iter().filter_map(|why| uncounted.doubt(why, beyond)));
         (total, share, doubts)
+    }
+
+    /// Looks whether a stopped thread ever worked with denormal numbers: the CPU keeps that in MXCSR, until the program resets it.
+    pub fn look_for_denormals(&mut self, stopped: &Stopped) {
+        /// The flag of denormal operands (Intel SDM, volume 1, 10.2.3).
+        const DENORMAL: u32 = 1 << 1;
+        self.denormals |= stopped.exception_flags().is_ok_and(|flags| flags & DENORMAL != 0);
     }
 
     /// Adds a doubt unless it was stated before.

@@ -65,6 +65,7 @@ impl Run {
             Stop::Exit => {
                 jit_places::look_a_last_time(thread.address_space.as_raw() as u32);
                 self.evidence.roster.look(tid);
+                self.evidence.look_for_denormals(&stopped);
                 self.recorded.settle(&self.program, &stopped);
                 self.recorded.drain_buffer(&self.program, tid);
                 self.recorded.samples.drain.iter_mut().for_each(AccessBuffer::ending);

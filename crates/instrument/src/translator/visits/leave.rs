@@ -136,6 +136,7 @@ impl Visitor {
         }
         let thread = self.run.program.thread_mut(tid)?;
         thread.deferred.drain(..).for_each(|signal| signal.send(thread.pid, tid));
+        self.run.evidence.look_for_denormals(&stopped);
         stopped.detach(signal)?;
         Ok(true)
     }

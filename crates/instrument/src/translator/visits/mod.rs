@@ -370,6 +370,7 @@ impl Visitor {
         (evidence.blocks, _) = std::mem::take(&mut run.evidence.tally).finish();
         let (threads, _) = std::mem::take(&mut run.evidence.roster).finish();
         evidence.threads = threads;
+        evidence.denormals = Some(run.evidence.denormals);
         (evidence.mpi, _) = std::mem::take(&mut run.recorded.calls).finish();
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);

@@ -39,7 +39,7 @@ impl Assumption {
                 FpOp::Other => 5.0,
             },
             ChainStep::Vector => self.vector,
-            ChainStep::Integer => self.integer,
+            ChainStep::Integer | ChainStep::Compare | ChainStep::Select => self.integer,
             ChainStep::IntegerMultiply => 3.0,
             ChainStep::IntegerDivide => 12.0,
             ChainStep::Load => self.load,

@@ -1,6 +1,6 @@
 //! The role of an operation on a dependency chain.
 
-use iced_x86::{Instruction, Mnemonic, OpKind};
+use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind};
 
 use crate::dependency::ChainStep;
 use crate::facts::{InstructionClass, InstructionFacts};
@@ -18,6 +18,10 @@ pub(super) fn step(instruction: &Instruction, facts: &InstructionFacts) -> Optio
     match instruction.mnemonic() {
         Mul | Imul | Mulx => return Some(ChainStep::IntegerMultiply),
         Div | Idiv => return Some(ChainStep::IntegerDivide),
+        Cmp | Test => return Some(ChainStep::Compare),
+        _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
+            return Some(ChainStep::Select);
+        }
         Mov | Movbe | Xchg | Push | Pop | Leave => return None,
         Movzx | Movsx | Movsxd if facts.class == InstructionClass::Load => return None,
         _ => {}

@@ -1,0 +1,5 @@
+//! The names that a profile uses, each with its words.
+
+mod class;
+
+pub use class::Class;

@@ -1,0 +1,209 @@
+//! The program as a whole: its elapsed time, how much of it a CPU second is, and which of its functions are the user's own.
+
+use std::collections::HashMap;
+
+use rprof_profile::function::Function;
+use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
+use rprof_profile::{Frame, Profile};
+
+use super::place::Place;
+
+/// Libraries of the system: their functions are called, and users change the caller.
+const SYSTEM_LIBRARIES: [&str; 12] = [
+    "libc.so",
+    "libc-",
+    "libm.so",
+    "libm-",
+    "libpthread",
+    "ld-linux",
+    "libstdc++",
+    "libgcc_s",
+    "libgomp",
+    "libomp",
+    "libgfortran",
+    "[vdso]",
+];
+
+/// Programs that run scripts, with the endings of these.
+const INTERPRETERS: [(&str, &[&str]); 7] = [
+    ("python", &[".py"]),
+    ("Rscript", &[".R", ".r"]),
+    ("perl", &[".pl"]),
+    ("ruby", &[".rb"]),
+    ("lua", &[".lua"]),
+    ("node", &[".js", ".mjs"]),
+    ("octave", &[".m"]),
+];
+
+/// A profile with what all candidates need.
+pub struct Program<'p> {
+    pub profile: &'p Profile,
+    /// Elapsed seconds of the native run.
+    pub wall_s: f64,
+    /// CPU seconds in functions, user and kernel.
+    pub cpu_s: f64,
+    /// Threads that ran at once, on average while any did.
+    pub at_once: f64,
+    /// Elapsed seconds / those in which other programs did not keep it off its CPUs.
+    pub stretch: f64,
+    /// The module of the program's own functions.
+    own_module: Option<String>,
+    /// Of each function of a library: the user's functions below which its samples are, as shares.
+    callers: HashMap<(String, String), Vec<(Place, f64)>>,
+}
+
+impl<'p> Program<'p> {
+    /// `None` without a timed pass, or with too few samples and no waits.
+    pub fn of(profile: &'p Profile) -> Option<Program<'p>> {
+        let pass = profile.run.timed_pass()?;
+        let is_too_short = profile.run.warnings.iter().any(|warning| warning.code == TOO_FEW_SAMPLES_CODE);
+        let waits = profile.run.system.as_ref().and_then(|system| system.waited_s()).unwrap_or(0.0);
+        let wall_s = pass.wall_s;
+        if wall_s <= 0.0 || is_too_short && waits < 0.5 * wall_s {
+            return None;
+        }
+        let cpu_of = |f: &Function| f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0) + f.waiting_s.unwrap_or(0.0);
+        let cpu_s: f64 = profile.functions.iter().map(cpu_of).sum();
+        let stretch = 1.0 / (1.0 - pass.kept_off_share.unwrap_or(0.0).clamp(0.0, 0.9));
+        let own_module = own_module(profile);
+        let mut program =
+            Program { profile, wall_s, cpu_s, at_once: 1.0, stretch, own_module, callers: HashMap::new() };
+        program.at_once = program.at_once();
+        program.callers = program.callers();
+        Some(program)
+    }
+
+    /// Elapsed seconds that `cpu_s` CPU seconds of all its threads are, at most the whole run.
+    pub fn elapsed(&self, cpu_s: f64) -> f64 {
+        (cpu_s / self.at_once * self.stretch).min(self.wall_s)
+    }
+
+    /// Elapsed seconds of `seconds` in which a function was at work.
+    pub fn of_function(&self, seconds: f64) -> f64 {
+        (seconds * self.stretch).min(self.wall_s)
+    }
+
+    /// Whether `f` is the user's code: of the program itself or of a library that is not the system's.
+    pub fn is_own(&self, f: &Function) -> bool {
+        match &self.own_module {
+            Some(own) if f.module == *own => true,
+            _ => !is_of_system(&f.module) && f.file.is_some(),
+        }
+    }
+
+    /// Where the user can change what `f` costs, and the share of its time below each such place; itself where no caller is known.
+    pub fn homes(&self, f: &Function) -> Vec<(Place, f64)> {
+        if self.is_own(f) {
+            return vec![(Place::of(f), 1.0)];
+        }
+        match self.callers.get(&(f.name.clone(), f.module.clone())) {
+            Some(homes) if !homes.is_empty() => homes.clone(),
+            _ => vec![(Place::of(f), 1.0)],
+        }
+    }
+
+    /// The first of [`homes`](Self::homes); the script, for functions of its interpreter.
+    pub fn home(&self, f: &Function) -> Place {
+        if let Some(script) = self.script().filter(|_| f.file.is_none() || is_of_system(&f.module)) {
+            return script;
+        }
+        let homes = self.homes(f).into_iter();
+        homes.max_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(|| Place::of(f), |(place, _)| place)
+    }
+
+    /// The place of the function called `name`, if it is the user's.
+    pub fn own_function(&self, name: &str) -> Option<Place> {
+        self.profile.functions.iter().find(|f| f.name == name && self.is_own(f)).map(Place::of)
+    }
+
+    /// The script that the program is the interpreter of.
+    pub fn script(&self) -> Option<Place> {
+        let mut words = self.profile.run.command.iter();
+        let interpreter = words.next()?.rsplit('/').next()?;
+        let endings = INTERPRETERS.iter().find(|(name, _)| interpreter.starts_with(name))?.1;
+        let script = words.find(|word| endings.iter().any(|ending| word.ends_with(ending)))?;
+        Some(Place::of_script(script, interpreter))
+    }
+
+    /// The script of an interpreter, else the program's own `main`, where it has one.
+    pub fn main(&self) -> Option<Place> {
+        self.script().or_else(|| self.own_function("main")).or_else(|| {
+            let frame = self.profile.frames.iter().find(|frame| frame.name == "main")?;
+            Some(Place::of_frame(frame))
+        })
+    }
+
+    /// Where most CPU time is.
+    pub fn hottest(&self) -> Option<Place> {
+        let cpu = |f: &&Function| f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0);
+        let all = self.profile.functions.iter().filter(|f| cpu(f) > 0.0);
+        all.max_by(|a, b| cpu(a).total_cmp(&cpu(b))).map(|f| self.home(f))
+    }
+
+    /// Threads at work at once: CPU seconds / seconds in which a thread was at work.
+    fn at_once(&self) -> f64 {
+        let time = |f: &Function| f.time_s.unwrap_or(0.0);
+        let cpu = |f: &Function| f.cpu_s.unwrap_or(0.0);
+        let (cpu_s, time_s) = self.profile.functions.iter().fold((0.0, 0.0), |(c, t), f| (c + cpu(f), t + time(f)));
+        let of_functions = if time_s > 0.0 { cpu_s / time_s } else { 1.0 };
+        let used = self.profile.run.parallelism.map_or(1.0, |p| p.used * self.stretch);
+        let allowed = self.profile.run.parallelism.map_or(1.0, |p| f64::from(p.allowed));
+        of_functions.max(used.min(allowed)).max(1.0)
+    }
+
+    /// Walks from each sample's function of a library to the first frame of the user's.
+    fn callers(&self) -> HashMap<(String, String), Vec<(Place, f64)>> {
+        let Some(own) = &self.own_module else { return HashMap::new() };
+        let is_own = |frame: &Frame| frame.module == *own && !frame.inlined && !is_start(&frame.name);
+        let mut sums: HashMap<(u32, u32), f64> = HashMap::new();
+        for sample in self.profile.samples.iter().filter(|sample| !sample.waiting) {
+            let Some(leaf) = sample.stack else { continue };
+            let mut at = Some(leaf);
+            let mut host = None;
+            while let Some(stack) = at.and_then(|i| self.profile.stacks.get(i as usize)) {
+                let Some(frame) = self.profile.frames.get(stack.frame as usize) else { break };
+                if host.is_none() && !frame.inlined {
+                    host = Some(stack.frame);
+                }
+                if let Some(host) = host.filter(|_| is_own(frame)) {
+                    *sums.entry((host, stack.frame)).or_default() += sample.weight_s;
+                    break;
+                }
+                at = stack.parent;
+            }
+        }
+        let mut by_function: HashMap<(String, String), Vec<(Place, f64)>> = HashMap::new();
+        for ((host, home), seconds) in sums {
+            let (host, home) = (&self.profile.frames[host as usize], &self.profile.frames[home as usize]);
+            by_function
+                .entry((host.name.clone(), host.module.clone()))
+                .or_default()
+                .push((Place::of_frame(home), seconds));
+        }
+        for homes in by_function.values_mut() {
+            let all: f64 = homes.iter().map(|(_, seconds)| seconds).sum();
+            homes.iter_mut().for_each(|(_, seconds)| *seconds /= all.max(f64::MIN_POSITIVE));
+            homes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.function.cmp(&b.0.function)));
+        }
+        by_function
+    }
+}
+
+/// The module that has `main`, else that of the command's name.
+fn own_module(profile: &Profile) -> Option<String> {
+    let main = profile.frames.iter().find(|frame| frame.name == "main" || frame.name == "MAIN__");
+    let command = || {
+        let name = profile.run.command.first()?.rsplit('/').next()?;
+        profile.functions.iter().find(|f| f.module == name).map(|f| f.module.clone())
+    };
+    main.map(|frame| frame.module.clone()).or_else(command)
+}
+
+fn is_of_system(module: &str) -> bool {
+    module.starts_with('[') || SYSTEM_LIBRARIES.iter().any(|name| module.starts_with(name))
+}
+
+/// Code before `main`, and stubs of the linker.
+fn is_start(name: &str) -> bool {
+    name == "_start" || name == ".plt" || name.ends_with("@plt") || name.starts_with(".plt")
+}

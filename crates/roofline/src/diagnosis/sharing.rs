@@ -1,0 +1,84 @@
+//! Candidates of cache lines that other threads write: the lines that the memory model saw go from core to core, times the latency between two
+//! cores of this host.
+
+use rprof_profile::confidence::Level;
+use rprof_profile::function::Function;
+use rprof_profile::vocabulary::Class;
+
+use super::advice;
+use super::candidate::{Candidate, Interval};
+use super::family::Family;
+use super::program::Program;
+
+/// The least share of a function's CPU time.
+const MATTERS: f64 = 0.2;
+/// From this share of the elapsed time on it explains what else is seen in the same function.
+const EXPLAINS: f64 = 0.15;
+
+/// All candidates: one for each place.
+pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
+    let Some(latency) = program.profile.machine.core_to_core.as_ref().and_then(|pairs| pairs.pairs().first().copied())
+    else {
+        return Vec::new();
+    };
+    let mut all: Vec<Candidate> = Vec::new();
+    for f in &program.profile.functions {
+        let Some((lines, cost)) = cost(f, latency) else { continue };
+        let family = Family::of(&f.name, &f.module).filter(|_| !program.is_own(f));
+        let words = match family {
+            Some(family) => family.advice(),
+            None => {
+                "Give each thread's data cache lines of their own (pad to 64 bytes or more), count in locals, and put the sums together at the end"
+            }
+        };
+        let place = program.home(f);
+        let held_s = program.elapsed(cost);
+        let because = format!(
+            "{lines:.2e} lines in {} come from another core, {:.0} ns each: {:.0} % of its time",
+            f.name,
+            1e9 * latency,
+            100.0 * (cost / f.cpu_s.unwrap_or(cost)).min(1.0)
+        );
+        match all.iter_mut().find(|known| known.place.as_ref().is_some_and(|known| known.function == place.function)) {
+            Some(known) => {
+                known.held_s += held_s;
+                known.saves_s = Some(saved(known.held_s));
+                known.because.push(because);
+            }
+            None => all.push(Candidate {
+                class: Class::Sharing,
+                advice: Some(advice::sentence(words, Some(&place))),
+                place: Some(place),
+                held_s,
+                saves_s: Some(saved(held_s)),
+                confidence: Level::Medium,
+                because: vec![because],
+            }),
+        }
+    }
+    all
+}
+
+/// What the core model says of a function whose lines move between cores is not its cause, and threads that wait for lines have uneven work.
+pub fn drop_what_it_explains(program: &Program<'_>, sharing: &[Candidate], all: &mut Vec<Candidate>) {
+    let large: Vec<&Candidate> = sharing.iter().filter(|s| s.held_s >= EXPLAINS * program.wall_s).collect();
+    let is_there = |candidate: &Candidate| large.iter().any(|s| s.place == candidate.place);
+    all.retain(|candidate| {
+        let of_threads = matches!(candidate.class, Class::LoadImbalance | Class::Threads);
+        !(of_threads && !large.is_empty() || is_there(candidate) && !candidate.class.is_of_system())
+    });
+}
+
+/// A line that does not move costs a hit instead.
+fn saved(held_s: f64) -> Interval {
+    Interval::new(0.6 * held_s, 0.95 * held_s)
+}
+
+/// Lines that came from another core, and CPU seconds that they cost, where that matters.
+fn cost(f: &Function, latency: f64) -> Option<(f64, f64)> {
+    let cpu_s = f.cpu_s.filter(|s| *s > 0.0)?;
+    f.team.filter(|team| *team >= 2)?;
+    let lines = f.work.as_ref()?.traffic?.coherence;
+    let cost = (lines * latency).min(0.9 * cpu_s);
+    (cost >= MATTERS * cpu_s).then_some((lines, cost))
+}

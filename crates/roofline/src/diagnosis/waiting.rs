@@ -1,0 +1,129 @@
+//! Candidates of the time off the CPU: threads that wait for one another, for files, sockets, children, or sleep.
+//!
+//! ```text
+//! held = elapsed · (1 − CPUs at work / CPUs that its threads could use)      waiting while all CPUs work costs nothing
+//! ```
+
+use rprof_profile::confidence::Level;
+use rprof_profile::function::Function;
+use rprof_profile::system::{Reason, Wait};
+use rprof_profile::vocabulary::Class;
+
+use super::advice;
+use super::candidate::{Candidate, Interval};
+use super::place::Place;
+use super::program::Program;
+
+/// Functions of an OpenMP runtime wait for the end of a parallel region.
+const PARALLEL_RUNTIMES: [&str; 4] = ["libgomp", "libomp", "libiomp", "libtbb"];
+/// Waiting from this share of the elapsed time on explains why threads have uneven work.
+const EXPLAINS_IMBALANCE: f64 = 0.15;
+
+/// All candidates: one for the reason of most waiting.
+pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
+    one(program).into_iter().collect()
+}
+
+/// Uneven work and unused CPUs are no cause where threads wait for a lock or for one another's results.
+pub fn drop_what_only_waits(program: &Program<'_>, waiting: &[Candidate], all: &mut Vec<Candidate>) {
+    let explains = |candidate: &Candidate| candidate.held_s >= EXPLAINS_IMBALANCE * program.wall_s;
+    if waiting.iter().any(explains) && !is_parallel_region(program) {
+        all.retain(|candidate| !matches!(candidate.class, Class::LoadImbalance | Class::Threads));
+    }
+}
+
+fn one(program: &Program<'_>) -> Option<Candidate> {
+    let system = program.profile.run.system.as_ref()?;
+    let waits: Vec<&Wait> = system.waits.as_ref()?.iter().filter(|wait| is_of_program(wait)).collect();
+    let waited: f64 = waits.iter().map(|wait| wait.seconds).sum();
+    let longest = waits.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+    let futex_s: f64 =
+        system.calls.iter().filter(|call| call.name.as_deref() == Some("futex")).filter_map(|call| call.kernel_s).sum();
+    let threads =
+        program.profile.run.threads.iter().filter(|thread| thread.cpu_s > 0.01 * program.cpu_s).count().max(1);
+    let allowed = program.profile.functions.iter().filter_map(|f| f.allowed_cpus).max().unwrap_or(1) as usize;
+    let usable = threads.min(allowed).max(1) as f64;
+    let quiet_wall = program.wall_s / program.stretch;
+    let idle = (program.wall_s * (1.0 - program.cpu_s / quiet_wall / usable)).max(0.0);
+    // Each of the threads waited for that long, on average.
+    let each = waited * if threads == 1 { idle / waited.max(idle / 4.0).max(f64::MIN_POSITIVE) } else { 1.0 };
+    let is_lock = longest.reason == Reason::Lock;
+    let held_s = idle.min(each) + if is_lock { program.elapsed(futex_s) } else { 0.0 };
+    if held_s < 0.1 * program.wall_s || is_lock && is_parallel_region(program) {
+        return None;
+    }
+    let wakes: u64 =
+        system.calls.iter().filter(|call| call.name.as_deref() == Some("futex")).filter_map(|call| call.count).sum();
+    let place = place(program, longest);
+    let words = words(longest, wakes as f64 / program.wall_s);
+    let saves = match is_lock && threads > 1 {
+        true => Interval::new(0.65 * held_s, held_s.min(0.65 * held_s + 0.3 * program.wall_s)),
+        false => Interval::new(0.75 * held_s, held_s),
+    };
+    let because = format!(
+        "its threads wait {:.2} s for {}; the program takes {:.2} s",
+        longest.seconds,
+        longest.words(),
+        program.wall_s
+    );
+    Some(Candidate {
+        class: Class::Waiting,
+        advice: Some(advice::sentence(&words, place.as_ref())),
+        place,
+        held_s,
+        saves_s: Some(saves),
+        confidence: Level::High,
+        because: vec![because, format!("{:.2} CPUs of {usable:.0} are at work", program.cpu_s / quiet_wall)],
+    })
+}
+
+/// Waiting for a CPU says nothing of the program.
+fn is_of_program(wait: &Wait) -> bool {
+    !matches!(wait.reason, Reason::RunQueue | Reason::Unknown)
+}
+
+/// Whether the threads wait in the runtime of a parallel region: for the others of their team.
+fn is_parallel_region(program: &Program<'_>) -> bool {
+    let is_runtime = |f: &Function| PARALLEL_RUNTIMES.iter().any(|name| f.module.starts_with(name));
+    let of = |in_runtime: bool| -> f64 {
+        let all = program.profile.functions.iter().filter(|f| is_runtime(f) == in_runtime);
+        all.filter_map(|f| f.system.as_ref()?.waited_s()).sum()
+    };
+    of(true) > of(false)
+}
+
+/// The user's function below which the threads wait.
+fn place(program: &Program<'_>, longest: &Wait) -> Option<Place> {
+    let waited = |f: &Function| -> f64 {
+        let waits = f.system.as_ref().and_then(|system| system.waits.as_deref()).unwrap_or_default();
+        waits
+            .iter()
+            .filter(|wait| wait.reason == longest.reason && wait.call == longest.call)
+            .map(|wait| wait.seconds)
+            .sum()
+    };
+    let functions = &program.profile.functions;
+    let most = functions.iter().filter(|f| waited(f) > 0.0).max_by(|a, b| waited(a).total_cmp(&waited(b)))?;
+    let callers = most.system.as_ref().map_or(&[][..], |system| &system.callers);
+    let by_caller = callers.iter().find_map(|caller| program.own_function(&caller.name));
+    let home = Some(program.home(most)).filter(|home| home.function != most.name || program.is_own(most));
+    by_caller.or(home).or_else(|| program.main()).or_else(|| Some(Place::of(most)))
+}
+
+fn words(wait: &Wait, wakes_per_s: f64) -> String {
+    let call = wait.call.as_deref().unwrap_or("?");
+    match wait.reason {
+        Reason::Lock if wakes_per_s > 10_000.0 => {
+            "Hand over several items at once (a batch, a queue with room): its threads lock and wake one another for each one".into()
+        }
+        Reason::Lock => "Hold the lock for shorter, divide it, or give threads (or processes) data of their own: they wait for one another".into(),
+        Reason::Write if call.contains("sync") => format!("Call {call} less often: put many changes into one transaction or batch"),
+        Reason::Write => format!("Write larger parts, or let another thread write ({call})"),
+        Reason::Read => format!("Ask for several things at once, or read ahead while it works ({call})"),
+        Reason::Poll => format!("Let it have several requests under way, so that work is there when {call} returns"),
+        Reason::Sleep => format!("Wait for the event itself instead of sleeping for a time ({call})"),
+        Reason::Child => "Let the processes that it starts run at the same time, or start fewer of them (posix_spawn instead of fork)".into(),
+        Reason::PageFault => "Read the file ahead (madvise, readahead), or keep it in memory".into(),
+        _ => format!("Make fewer {call} calls, or let another thread make them"),
+    }
+}
