@@ -203,9 +203,10 @@ impl Stopped {
     pub fn exception_flags(&self) -> Result<u32, TraceError> {
         /// Where MXCSR is in the XSAVE area.
         const MXCSR: usize = 24;
-        let mut area = [0u8; MXCSR + 4];
+        // The kernel gives whole words of 8 bytes.
+        let mut area = [0u8; MXCSR + 8];
         self.extended_state(&mut area)?;
-        let flags = <[u8; 4]>::try_from(&area[MXCSR..]).expect("four bytes");
+        let flags = <[u8; 4]>::try_from(&area[MXCSR..MXCSR + 4]).expect("four bytes");
         Ok(u32::from_le_bytes(flags) & 0x3f)
     }
 

@@ -80,7 +80,7 @@ fn functions_are_ranked_by_what_the_program_gains() {
     let mut profile = sample::profile();
     let last = profile.functions.len() - 1;
     let saving = profile.functions.iter().flat_map(|f| &f.analysis.savings).next().unwrap().clone();
-    profile.functions[last].time_s = Some(0.09);
+    (profile.functions[last].time_s, profile.functions[last].cpu_s) = (Some(0.09), Some(1.0));
     profile.functions[last].analysis.savings =
         vec![rprof_profile::function::Saving { program_seconds: Some(3.0), ..saving }];
     let name = profile.functions[last].name.clone();

@@ -81,9 +81,7 @@ pub fn of_saving(f: &Function, saving: &Saving) -> &'static str {
             "Spare instructions: hoist address arithmetic and tests out of the loop, and do more per instruction (vectorise, unroll)"
         }
         "mix" => "Do less: its time is the number of its instructions",
-        "simd" => {
-            "Vectorise its loop: values in locals, restrict where pointers do not alias, -O3"
-        }
+        "simd" => "Vectorise its loop: values in locals, restrict where pointers do not alias, -O3",
         "fma" => "Fuse its multiplies and adds (-mfma -ffp-contract=fast)",
         "divsqrt" => "Multiply by reciprocals that are computed once, instead of dividing",
         "access" => "Load and store whole vectors, and keep values in registers instead of memory",

@@ -8,6 +8,9 @@ use super::place::Place;
 /// What a candidate without a known saving is worth, as a share of the time that it holds.
 const WITHOUT_SAVING: f64 = 0.25;
 
+/// The same of time that nothing explains.
+const UNKNOWN: f64 = 0.1;
+
 /// Seconds, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
@@ -53,7 +56,8 @@ impl Candidate {
 
     /// Seconds by which candidates are ordered: what the change saves, less where the cause is in doubt.
     pub fn worth(&self) -> f64 {
-        let saved = self.saves_s.map_or(WITHOUT_SAVING * self.held_s, Interval::middle);
+        let without = if self.class == Class::Unknown { UNKNOWN } else { WITHOUT_SAVING };
+        let saved = self.saves_s.map_or(without * self.held_s, Interval::middle);
         saved
             * match self.confidence {
                 Level::High => 1.0,

@@ -48,9 +48,9 @@ impl Place {
         }
     }
 
-    /// The whole of the script that an interpreter runs.
+    /// The main program of the script that an interpreter runs.
     pub fn of_script(script: &str, interpreter: &str) -> Place {
-        let function = "<module>".to_owned();
+        let function = "main".to_owned();
         Place { function, symbol: None, module: interpreter.to_owned(), file: Some(script.to_owned()), line: None }
     }
 

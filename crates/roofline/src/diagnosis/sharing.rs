@@ -74,11 +74,20 @@ fn saved(held_s: f64) -> Interval {
     Interval::new(0.6 * held_s, 0.95 * held_s)
 }
 
+/// The share of its time in which no other thread is at work.
+fn alone(f: &Function) -> f64 {
+    let one = f.concurrency.first().copied().unwrap_or(0.0);
+    let exclusive =
+        f.exclusive_s.zip(f.time_s).map_or(1.0, |(exclusive, time)| exclusive / time.max(f64::MIN_POSITIVE));
+    (one * exclusive).clamp(0.0, 1.0)
+}
+
 /// Lines that came from another core, and CPU seconds that they cost, where that matters.
 fn cost(f: &Function, latency: f64) -> Option<(f64, f64)> {
     let cpu_s = f.cpu_s.filter(|s| *s > 0.0)?;
     f.team.filter(|team| *team >= 2)?;
     let lines = f.work.as_ref()?.traffic?.coherence;
-    let cost = (lines * latency).min(0.9 * cpu_s);
+    // A thread that is at work alone waits for no other: its lines are there after the first access.
+    let cost = (lines * latency).min(0.9 * cpu_s) * (1.0 - alone(f));
     (cost >= MATTERS * cpu_s).then_some((lines, cost))
 }

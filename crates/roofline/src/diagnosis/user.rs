@@ -9,6 +9,7 @@ use rprof_profile::vocabulary::Class;
 
 use crate::account;
 use crate::ranking::of_program;
+use crate::terms::chain;
 
 use super::advice;
 use super::candidate::{Candidate, Interval};
@@ -92,11 +93,14 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
         let because = vec![share.clone(), why(f, beyond.class)];
         all.push(blank(beyond.class, Some(seconds), advice::of_class(f, beyond.class), Level::Low, because));
     }
+    if let Some(saves) = recurrence(f, time) {
+        let because = vec![share.clone(), why(f, Class::Ilp)];
+        all.push(blank(Class::Ilp, Some(saves), advice::of_class(f, Class::Ilp), level, because));
+    }
     let is_named = all.iter().any(|candidate| candidate.class == own);
     if !is_named {
-        let saves = class_saving(f, own, time);
         let because = vec![share, why(f, own)];
-        all.push(blank(own, saves, advice::of_class(f, own), level, because));
+        all.push(blank(own, None, advice::of_class(f, own), level, because));
     }
     all
 }
@@ -116,11 +120,12 @@ fn program_saving(program: &Program<'_>, saving: &Saving) -> Interval {
     Interval::new(least, most)
 }
 
-/// What a recurrence gains by running two of them at once: at most half.
-fn class_saving(f: &Function, class: Class, time: f64) -> Option<Interval> {
-    let account = f.account.as_ref().filter(|account| account.model_s > 0.0)?;
+/// What a recurrence gains by running two of them at once: at most half of what its chain takes.
+fn recurrence(f: &Function, time: f64) -> Option<Interval> {
+    let (account, _) = account::usable(f)?;
     let chain = account.part(Cause::Chain) / account.model_s;
-    (class == Class::Ilp).then(|| Interval::new(0.3 * chain * time, 0.55 * chain * time))
+    let is_recurrence = f.work.as_ref()?.chains.iter().any(chain::is_recurrence);
+    (is_recurrence && chain >= MAIN_PART).then(|| Interval::new(0.3 * chain * time, 0.55 * chain * time))
 }
 
 /// A cause that takes the time which the model does not explain.

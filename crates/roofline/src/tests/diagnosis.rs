@@ -30,7 +30,16 @@ fn function(name: &str, module: &str, cpu_s: f64, class: Class) -> Function {
         Analysis { class: Some(class.name().into()), confidence, roof_fraction: Some(0.9), ..Analysis::default() };
     let file = (module == "app").then(|| "app.c".to_owned());
     let (cpu_s, time_s) = (Some(cpu_s), Some(cpu_s));
-    Function { name: name.into(), module: module.into(), file, line: Some(3), cpu_s, time_s, analysis, ..Function::default() }
+    Function {
+        name: name.into(),
+        module: module.into(),
+        file,
+        line: Some(3),
+        cpu_s,
+        time_s,
+        analysis,
+        ..Function::default()
+    }
 }
 
 fn saving(remove: &str, seconds: f64) -> Saving {
@@ -59,9 +68,16 @@ fn the_change_that_saves_most_names_the_cause() {
 
 #[test]
 fn time_in_a_library_is_its_callers() {
-    let mut all = profile(vec![function("strlen", "libc.so.6", 1.8, Class::InstructionMix), function("main", "app", 0.1, Class::Ilp)]);
+    let mut all = profile(vec![
+        function("strlen", "libc.so.6", 1.8, Class::InstructionMix),
+        function("main", "app", 0.1, Class::Ilp),
+    ]);
     all.frames.push(frame("strlen", "libc.so.6"));
-    all.stacks = vec![Stack { parent: None, frame: 0 }, Stack { parent: Some(0), frame: 1 }, Stack { parent: Some(1), frame: 2 }];
+    all.stacks = vec![
+        Stack { parent: None, frame: 0 },
+        Stack { parent: Some(0), frame: 1 },
+        Stack { parent: Some(1), frame: 2 },
+    ];
     all.samples = vec![ProfileSample { t_s: 0.5, weight_s: 1.8, thread: 0, stack: Some(2), waiting: false }];
     let found = found(&all);
     assert_eq!(place(&found), "parse");
