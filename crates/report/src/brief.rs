@@ -148,7 +148,7 @@ fn counts_missing(profile: &Profile) -> Option<String> {
     let reason = hottest.source.get("instructions").and_then(|source| source.reason.as_deref());
     (share >= summary::MOSTLY).then(|| {
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-        let name = name::shorten(&hottest.name, 30);
+        let name = name::of(hottest, 30);
         let remedy = match profile.run.ranks.is_empty() {
             true => "`--passes both` counts more, in a second run, but no code that stays writable",
             false => "a second launch with `--passes counted` counts more, but no code that stays writable",
@@ -159,7 +159,7 @@ fn counts_missing(profile: &Profile) -> Option<String> {
 
 /// `→ triad: Its 151 million stores made memory send …`
 fn advice(gain: &Gain<'_>) -> Option<String> {
-    Some(format!("→ {}: {}", name::shorten(&gain.function.name, 30), gain.saving?.advice))
+    Some(format!("→ {}: {}", name::of(gain.function, 30), gain.saving?.advice))
 }
 
 /// One row for each function: its name, what the program would save, by what, and where it is.
@@ -178,7 +178,7 @@ fn rows(shown: &[Gain<'_>], view: &View, width: usize) -> String {
     };
     table.set_header(titles.iter().enumerate().map(|(i, title)| cell(i, title)));
     for (gain, row) in shown.iter().zip(&cells) {
-        let name = name::shorten(&gain.function.name, name_width);
+        let name = name::of(gain.function, name_width);
         table.add_row(row.iter().enumerate().map(|(i, text)| if i == 0 { Cell::new(&name) } else { cell(i, text) }));
     }
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()

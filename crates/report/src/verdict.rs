@@ -113,7 +113,7 @@ fn in_kernel(profile: &Profile) -> Option<String> {
 
 fn of_function(f: &Function) -> String {
     let share = percent(f.share.unwrap_or(0.0));
-    format!("{share} of the CPU time is in {}, {}.", name::shorten(&f.name, NAME_WIDTH), held_by(f))
+    format!("{share} of the CPU time is in {}, {}.", name::of(f, NAME_WIDTH), held_by(f))
 }
 
 /// `held by mispredicted branches (54 %) and the number of instructions (26 %)`
@@ -192,7 +192,7 @@ fn saved(profile: &Profile, subject: Option<&Function>) -> String {
     let change = words::removals(&saving.remove);
     let place = match subject {
         Some(f) if std::ptr::eq(f, gain.function) => " there".to_owned(),
-        _ => format!(", in {}", name::shorten(&gain.function.name, NAME_WIDTH)),
+        _ => format!(", in {}", name::of(gain.function, NAME_WIDTH)),
     };
     format!(" Most to save: {most}{}{of}{place}, by {change}.", seconds(gain.seconds()))
 }
