@@ -5,6 +5,8 @@
 //!                                                                               │ explained, too long, not repeatable? ─▶ report
 //!  second run  counted: every instruction, output sunk, input replayed ◀────────┘
 //!              ends before its first call whose effect would come twice
+//!                                                │ its work depends on the time?
+//!  third run   native, sampled and counted in windows; output sunk
 //! ```
 
 use std::fmt;
@@ -17,7 +19,6 @@ use crate::profile::run::Warning;
 use crate::tracee::foreground;
 
 use super::SessionError;
-use super::assemble;
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
 use super::first_run::{FirstInput, Setting, counters_pass, one_pass, windows_pass};
@@ -27,6 +28,7 @@ use super::preflight::Checked;
 use super::second_run::second_run;
 use super::single::Span;
 use super::sink;
+use super::{assemble, by_time};
 
 /// So many seconds of a program are left alone: a shorter one is counted in a run of its own.
 const UNTOUCHED_S: f64 = 10.0;
@@ -121,8 +123,17 @@ pub fn run(
             if let Some(reason) = &counted.ended_before {
                 notices.say(&format!("ended the second run before {reason}: it would come twice"));
             }
-            let _spinner = notices.spinner("replaying bursts of its instructions");
+            let spinner = notices.spinner("replaying bursts of its instructions");
+            let (is_whole, may_repeat) = (counted.ended_before.is_none(), by_time::is_without_effect(&counted));
             take_second(counted, setting, machine, evidence);
+            drop(spinner);
+            match by_time::doubt(may_repeat, options, machine, evidence).filter(|_| is_whole) {
+                Some(why) if may_repeat => {
+                    by_time::third_run(checked, setting, (machine, &inherited), &mut first.input, (evidence, &why))?;
+                }
+                Some(why) => by_time::are_lower_bounds(evidence, &why),
+                None => {}
+            }
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(

@@ -315,7 +315,7 @@ impl<'e> Joined<'e> {
         let reason = match self.common.missing {
             _ if in_windows && known.made_at_run_time => "it was made at run time, and windows leave such code alone",
             _ if in_windows => "no window met it",
-            Missing::OtherCode => "the counted pass did not execute it",
+            Missing::OtherCode | Missing::Work => "the counted pass did not execute it",
             Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
         };
         counts.ok_or_else(|| reason.into())

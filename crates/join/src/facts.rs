@@ -96,6 +96,7 @@ const THREADS_APART: &str = "windows meet each thread at other times: how the co
 const FEW_WINDOWS: &str = "too few windows met the part of it that has them";
 /// Why a count that is not null is not the whole.
 const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
+const LESS_WORK: &str = "a lower bound: the program works until a time, and the counted run did less in it";
 const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
 
 /// A counted member of the team executed at least this share of the busiest member's work.
@@ -199,18 +200,20 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         chain_coverage: measured.chains.1,
         calls: measured.calls,
     });
-    let of_all = common.missing == Missing::Executions;
+    let of_all = common.missing.is_of_all();
     let is_part = of_all || measured.made_at_run_time && common.uncounted_share > 0.0;
-    let uncounted = is_part.then_some(common.uncounted_share);
+    // By how much less is not known.
+    let uncounted = (is_part && common.missing != Missing::Work).then_some(common.uncounted_share);
+    let of_part = match common.missing {
+        Missing::Executions => LOWER_BOUND,
+        Missing::Work => LESS_WORK,
+        Missing::OtherCode => PART_OF_MADE_CODE,
+    };
     let (how_counted, error) = match measured.estimated {
         Some(of_windows) => ("estimated", Some(of_windows.counts + uncounted.unwrap_or(0.0))),
         None => ("counted", uncounted),
     };
-    let how = || Source {
-        how: how_counted.into(),
-        error,
-        reason: is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
-    };
+    let how = || Source { how: how_counted.into(), error, reason: is_part.then(|| of_part.to_owned()) };
     fields.iter().for_each(|f| {
         function.source.insert((*f).into(), how());
     });

@@ -151,7 +151,7 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
             format!("{:.0} % of the counted pass's CPU time ran natively", 100.0 * counted.uncounted_share),
             match counted.missing {
                 Missing::OtherCode => "counts lack that code",
-                Missing::Executions => "all counts are lower bounds",
+                Missing::Executions | Missing::Work => "all counts are lower bounds",
             },
             "see the other warnings for which code it is",
         ));

@@ -374,7 +374,7 @@ impl Visitor {
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);
-        (Counted { status: 0, evidence, memory, bursts, ended_before: None }, windows)
+        (Counted { status: 0, evidence, memory, bursts, ended_before: None, changed_files: false }, windows)
     }
 }
 
