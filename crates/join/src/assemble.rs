@@ -436,7 +436,8 @@ impl<'e> Joined<'e> {
         for (index, shape_loop) in children {
             let number = self.loop_numbers.number(context.id, index as u32);
             let header = super::modules::Place { module, offset: shape_loop.header };
-            let line = code.line_in(header, function.file.as_deref());
+            let latch = Place { offset: nest.latch(shape_loop).unwrap_or(shape_loop.header), ..header };
+            let line = code.line_of_loop((header, latch), (function.file.as_deref(), function.line));
             let entry = place.map_or(0, |p| p.offset);
             let suffix = match &line {
                 Some(line) if function.file.as_deref() == Some(&*line.file) => format!(":{}", line.line),
