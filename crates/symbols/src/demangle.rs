@@ -62,6 +62,13 @@ pub fn demangle(symbol: &str, dialect: Dialect) -> String {
     }
 }
 
+/// The name of `symbol` as the compiler has it, if it demangles to that of another symbol: a Fortran function `smooth_` beside a C function
+/// `smooth`. `is_one`: whether a symbol has that name.
+pub fn unless_taken(symbol: &str, dialect: Dialect, is_one: impl Fn(&str) -> bool) -> String {
+    let name = demangle(symbol, dialect);
+    if name != symbol && is_one(&name) { symbol.to_owned() } else { name }
+}
+
 /// The host of a detached cold part: `f.cold` and `f.cold.3` → `f`.
 pub fn cold_host(symbol: &str) -> Option<&str> {
     let (host, rest) = symbol.rsplit_once(".cold")?;
@@ -187,6 +194,14 @@ mod tests {
         for (symbol, dialect, expected) in cases {
             assert_eq!(demangle(symbol, dialect), expected, "{symbol}");
         }
+    }
+
+    #[test]
+    fn a_name_that_another_symbol_has_stays_as_it_is() {
+        let name = |symbol, names: &[&str]| unless_taken(symbol, FORTRAN, |name| names.contains(&name));
+        assert_eq!(name("smooth_", &["smooth_", "smooth"]), "smooth_");
+        assert_eq!(name("smooth", &["smooth_", "smooth"]), "smooth");
+        assert_eq!(name("smooth_", &["smooth_"]), "smooth");
     }
 
     #[test]
