@@ -13,6 +13,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::instrument::Counted;
+use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::Missing;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
@@ -43,6 +44,9 @@ const USUAL_S: f64 = 1.0;
 const MOST_TIMES: f64 = 20.0;
 const MOST_S: f64 = 60.0;
 
+/// A program with more threads at a time is not run again: each has counters of its own, and takes some milliseconds.
+const MOST_THREADS: usize = 2000;
+
 /// Why a program is not run again, though its first run does not explain it.
 #[derive(Debug, PartialEq)]
 enum WhyOnce {
@@ -50,6 +54,8 @@ enum WhyOnce {
     Long(f64, f64),
     /// A signal ended it.
     Signalled(i32),
+    /// It had so many threads at a time.
+    Threads(usize),
     /// It read from the terminal.
     Terminal,
     /// Its input was not kept.
@@ -67,6 +73,7 @@ impl fmt::Display for WhyOnce {
                 write!(f, "it took {wall_s:.0} s, and only programs below {most_s} s are run again (--repeat-below)")
             }
             WhyOnce::Signalled(signal) => write!(f, "signal {signal} ended it"),
+            WhyOnce::Threads(n) => write!(f, "it had {n} threads at a time, and each would take milliseconds to count"),
             WhyOnce::Terminal => {
                 f.write_str("it read from the terminal, which cannot be replayed; give its input by a file")
             }
@@ -102,7 +109,8 @@ pub fn run(
     if may_explain && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
         return Ok(end);
     }
-    if let Some(why) = why_once(end, &first, wall_s, options.repeat_below_s) {
+    let threads = evidence.timed.as_ref().map_or(0, |timed| most_at_once(&timed.threads));
+    if let Some(why) = why_once(end, &first, (wall_s, threads), options.repeat_below_s) {
         note_once(evidence, has_windows, &why);
         return Ok(end);
     }
@@ -176,7 +184,7 @@ fn windows_later(
 }
 
 /// Why the program is not run again.
-fn why_once(end: ProgramEnd, first: &FirstInput, wall_s: f64, below_s: f64) -> Option<WhyOnce> {
+fn why_once(end: ProgramEnd, first: &FirstInput, (wall_s, threads): (f64, usize), below_s: f64) -> Option<WhyOnce> {
     if foreground::leaves().is_some() || foreground::interruptions() > 0 {
         return Some(WhyOnce::Interrupted);
     }
@@ -186,9 +194,20 @@ fn why_once(end: ProgramEnd, first: &FirstInput, wall_s: f64, below_s: f64) -> O
     match end {
         ProgramEnd::Signalled(signal) => Some(WhyOnce::Signalled(signal)),
         ProgramEnd::Exited(_) if wall_s >= below_s => Some(WhyOnce::Long(wall_s, below_s)),
+        ProgramEnd::Exited(_) if threads > MOST_THREADS => Some(WhyOnce::Threads(threads)),
         ProgramEnd::Exited(_) if first.read_terminal => Some(WhyOnce::Terminal),
         ProgramEnd::Exited(_) => first.input.is_kept().err().map(WhyOnce::Input),
     }
+}
+
+/// The most of `threads` that lived at the same time.
+fn most_at_once(threads: &[ThreadInfo]) -> usize {
+    let mut ends: Vec<f64> = threads.iter().map(|thread| thread.end_s).collect();
+    let mut starts: Vec<f64> = threads.iter().map(|thread| thread.start_s).collect();
+    ends.sort_unstable_by(f64::total_cmp);
+    starts.sort_unstable_by(f64::total_cmp);
+    let living = |(begun, start): (usize, &f64)| begun + 1 - ends.partition_point(|end| end <= start).min(begun + 1);
+    starts.iter().enumerate().map(living).max().unwrap_or(0)
 }
 
 /// Notes that the program ran once, for the report.
@@ -233,12 +252,25 @@ mod tests {
     #[test]
     fn a_program_is_run_again_only_if_that_gives_the_same() {
         let why = |end, read_terminal, wall_s| {
-            why_once(end, &FirstInput { input: Input::Other, read_terminal }, wall_s, 60.0).map(|why| why.to_string())
+            let first = FirstInput { input: Input::Other, read_terminal };
+            why_once(end, &first, (wall_s, 1), 60.0).map(|why| why.to_string())
         };
         assert_eq!(why(ProgramEnd::Exited(0), false, 2.0), None);
         assert_eq!(why(ProgramEnd::Exited(3), false, 2.0), None);
         assert!(why(ProgramEnd::Exited(0), true, 2.0).unwrap().contains("terminal"));
         assert!(why(ProgramEnd::Exited(0), false, 60.0).unwrap().contains("--repeat-below"));
         assert!(why(ProgramEnd::Signalled(11), false, 2.0).unwrap().contains("signal 11"));
+        let first = FirstInput { input: Input::Other, read_terminal: false };
+        let many = why_once(ProgramEnd::Exited(0), &first, (2.0, 4000), 60.0).unwrap();
+        assert!(many.to_string().contains("4000 threads at a time"), "{many}");
+    }
+
+    #[test]
+    fn threads_that_live_one_after_another_are_not_many() {
+        let thread = |start_s, end_s| ThreadInfo { start_s, end_s, ..ThreadInfo::default() };
+        let in_turn: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), f64::from(n) + 1.0)).collect();
+        assert_eq!((most_at_once(&in_turn), most_at_once(&[])), (1, 0));
+        let together: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), 100.0)).collect();
+        assert_eq!(most_at_once(&together), 100);
     }
 }
