@@ -2,8 +2,8 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions};
 
-use crate::isa::x86_64::system_call;
-use crate::profile::evidence::counted::CountedEvidence;
+use rprof_isa::x86_64::system_call;
+use rprof_profile::evidence::counted::CountedEvidence;
 
 /// Calls that return the time.
 const CLOCKS: [i64; 5] =
@@ -63,8 +63,8 @@ impl TimeUse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::code::CodeRef;
-    use crate::profile::evidence::blocks::{BlockCount, CallCount};
+    use rprof_profile::code::CodeRef;
+    use rprof_profile::evidence::blocks::{BlockCount, CallCount};
 
     #[test]
     fn clocks_and_timers_are_seen_in_the_code() {

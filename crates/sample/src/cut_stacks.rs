@@ -1,6 +1,6 @@
 //! How many stacks were cut off: the callers of a frame that is larger than the copy of a stack's top are not known.
 
-use crate::profile::run::Warning;
+use rprof_profile::run::Warning;
 
 /// From this share of the samples on it is told.
 const WORTH_TELLING: f64 = 0.02;

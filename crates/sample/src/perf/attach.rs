@@ -24,7 +24,7 @@ use rprof_tracee::proc_status::{family, is_runnable, read_name, read_process_cpu
 const ROUND: Duration = Duration::from_millis(20);
 
 /// Samples all threads of `pid` and of its descendants, and all that they create, until `gate` is over or the process has ended.
-pub(in crate) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
+pub(crate) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
     let refused = |source: io::Error| SampleError::Refused { sampler: "perf", source };
     let terms = wanted(probe::cycles_interrupt(), options, greatest_rate());
     let Opened { mut rings, cpus, terms } = open_on_running(terms, pid).map_err(refused)?;
