@@ -9,6 +9,8 @@ const MOST_WAITING: f64 = 0.1;
 const MOST_FIRST_COPIES: f64 = 0.3;
 /// Part of a window's time that cold caches take: it begins with those that the stop left, and rprof's counters are in them, too.
 const COLD_CACHES: f64 = 0.05;
+/// CPU seconds that a thread takes to come in: pages of rprof's tables are touched for the first time, and nothing is in the caches.
+const ENTRY_S: f64 = 30e-6;
 /// Stops take at most this part of a window's time.
 const MOST_STOPPED: f64 = 0.95;
 /// Native code takes at least this part of the time of translated code.
@@ -24,6 +26,8 @@ pub struct Window {
     pub waited_s: f64,
     /// Stops of its threads, each of which takes some of their CPU time.
     pub stops: u64,
+    /// How often a thread came in.
+    pub entries: u64,
     /// CPU seconds of its threads in code that was not counted.
     pub native_s: f64,
     /// Cycles that counting added to the program's own work.
@@ -76,11 +80,12 @@ impl Window {
         ((work_s - self.extra_cycles / clock_hz) * (1.0 - COLD_CACHES)).max(LEAST_NATIVE * work_s)
     }
 
-    /// Share of its time in waiting for translations, and of its executions in first copies: so far its speed says little.
+    /// Share of its time in waiting for translations and in coming in, and of its executions in first copies: so far its speed says little.
     pub fn haste(&self) -> f64 {
         let cpu_s = self.work_s() + self.waited_s;
-        let waiting = if cpu_s > 0.0 { self.waited_s / cpu_s } else { 1.0 };
-        waiting + self.first_copies
+        let entering_s = self.entries as f64 * ENTRY_S;
+        let waiting = if cpu_s > 0.0 { (self.waited_s + entering_s) / cpu_s } else { 1.0 };
+        waiting.min(1.0) + self.first_copies
     }
 
     /// Whether its work took about as long as it does natively: nothing but counting slowed it down.
@@ -102,6 +107,7 @@ impl Window {
         self.waited_s += other.waited_s;
         self.stops += other.stops;
         self.native_s += other.native_s;
+        self.entries += other.entries;
         self.extra_cycles += other.extra_cycles;
         self.addresses |= other.addresses;
         for more in other.threads {
@@ -171,6 +177,8 @@ mod tests {
         assert!((window.haste() - 0.4).abs() < 1e-9, "so far its speed says little");
         window.price_stops(1.0);
         assert!(window.work_s() > 0.0);
+        let brief = Window { entries: 2, ..self::window(1, false) };
+        assert!((brief.haste() - 0.5 - 2.0 * ENTRY_S).abs() < 1e-9);
     }
 
     #[test]

@@ -216,7 +216,8 @@ impl Visitor {
         self.close_window_of_sink();
         visit.ended = std::mem::take(&mut self.ends);
         visit.busy_s = threads.iter().map(|thread| thread.cpu_s).fold(0.0, f64::max);
-        let window = Window { stops, native_s, ..self.take_window(begin_ns, end_ns, threads) };
+        let entries = threads.len() as u64;
+        let window = Window { stops, native_s, entries, ..self.take_window(begin_ns, end_ns, threads) };
         visit.counted = !window.blocks.is_empty();
         (visit.waited_s, visit.extra_cycles) = (window.waited_s, window.extra_cycles);
         visit.with_addresses = window.addresses;
