@@ -9,6 +9,7 @@
 //!  third run   native, sampled and counted in windows; output sunk
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -46,6 +47,11 @@ const MOST_S: f64 = 60.0;
 
 /// A program with more threads at a time is not run again: each has counters of its own, and takes some milliseconds.
 const MOST_THREADS: usize = 2000;
+/// A process takes about this long to be counted, however short it is: the code that starts it is translated anew.
+const PROCESS_S: f64 = 0.05;
+/// If that makes the second run longer than so many times the first one, and so many seconds, the program is not run again.
+const PROCESSES_TIMES: f64 = 5.0;
+const PROCESSES_S: f64 = 10.0;
 
 /// Why a program is not run again, though its first run does not explain it.
 #[derive(Debug, PartialEq)]
@@ -56,6 +62,8 @@ enum WhyOnce {
     Signalled(i32),
     /// It had so many threads at a time.
     Threads(usize),
+    /// It started so many processes.
+    Processes(usize),
     /// It read from the terminal.
     Terminal,
     /// Its input was not kept.
@@ -74,6 +82,9 @@ impl fmt::Display for WhyOnce {
             }
             WhyOnce::Signalled(signal) => write!(f, "signal {signal} ended it"),
             WhyOnce::Threads(n) => write!(f, "it had {n} threads at a time, and each would take milliseconds to count"),
+            WhyOnce::Processes(n) => {
+                write!(f, "it started {n} processes, and each would take tens of milliseconds to count")
+            }
             WhyOnce::Terminal => {
                 f.write_str("it read from the terminal, which cannot be replayed; give its input by a file")
             }
@@ -109,8 +120,8 @@ pub fn run(
     if may_explain && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
         return Ok(end);
     }
-    let threads = evidence.timed.as_ref().map_or(0, |timed| most_at_once(&timed.threads));
-    if let Some(why) = why_once(end, &first, (wall_s, threads), options.repeat_below_s) {
+    let tasks = evidence.timed.as_ref().map_or(Tasks::default(), |timed| Tasks::of(&timed.threads));
+    if let Some(why) = why_once(end, &first, (wall_s, tasks), options.repeat_below_s) {
         note_once(evidence, has_windows, &why);
         return Ok(end);
     }
@@ -184,7 +195,7 @@ fn windows_later(
 }
 
 /// Why the program is not run again.
-fn why_once(end: ProgramEnd, first: &FirstInput, (wall_s, threads): (f64, usize), below_s: f64) -> Option<WhyOnce> {
+fn why_once(end: ProgramEnd, first: &FirstInput, (wall_s, tasks): (f64, Tasks), below_s: f64) -> Option<WhyOnce> {
     if foreground::leaves().is_some() || foreground::interruptions() > 0 {
         return Some(WhyOnce::Interrupted);
     }
@@ -194,9 +205,28 @@ fn why_once(end: ProgramEnd, first: &FirstInput, (wall_s, threads): (f64, usize)
     match end {
         ProgramEnd::Signalled(signal) => Some(WhyOnce::Signalled(signal)),
         ProgramEnd::Exited(_) if wall_s >= below_s => Some(WhyOnce::Long(wall_s, below_s)),
-        ProgramEnd::Exited(_) if threads > MOST_THREADS => Some(WhyOnce::Threads(threads)),
+        ProgramEnd::Exited(_) if tasks.at_once > MOST_THREADS => Some(WhyOnce::Threads(tasks.at_once)),
+        ProgramEnd::Exited(_) if tasks.processes as f64 * PROCESS_S > PROCESSES_TIMES * wall_s + PROCESSES_S => {
+            Some(WhyOnce::Processes(tasks.processes))
+        }
         ProgramEnd::Exited(_) if first.read_terminal => Some(WhyOnce::Terminal),
         ProgramEnd::Exited(_) => first.input.is_kept().err().map(WhyOnce::Input),
+    }
+}
+
+/// The threads of a run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tasks {
+    /// The most that lived at the same time.
+    at_once: usize,
+    /// Their processes.
+    processes: usize,
+}
+
+impl Tasks {
+    fn of(threads: &[ThreadInfo]) -> Self {
+        let processes: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
+        Tasks { at_once: most_at_once(threads), processes: processes.len() }
     }
 }
 
@@ -253,7 +283,7 @@ mod tests {
     fn a_program_is_run_again_only_if_that_gives_the_same() {
         let why = |end, read_terminal, wall_s| {
             let first = FirstInput { input: Input::Other, read_terminal };
-            why_once(end, &first, (wall_s, 1), 60.0).map(|why| why.to_string())
+            why_once(end, &first, (wall_s, Tasks::default()), 60.0).map(|why| why.to_string())
         };
         assert_eq!(why(ProgramEnd::Exited(0), false, 2.0), None);
         assert_eq!(why(ProgramEnd::Exited(3), false, 2.0), None);
@@ -261,8 +291,13 @@ mod tests {
         assert!(why(ProgramEnd::Exited(0), false, 60.0).unwrap().contains("--repeat-below"));
         assert!(why(ProgramEnd::Signalled(11), false, 2.0).unwrap().contains("signal 11"));
         let first = FirstInput { input: Input::Other, read_terminal: false };
-        let many = why_once(ProgramEnd::Exited(0), &first, (2.0, 4000), 60.0).unwrap();
-        assert!(many.to_string().contains("4000 threads at a time"), "{many}");
+        let of = |at_once, processes| {
+            let why = why_once(ProgramEnd::Exited(0), &first, (2.0, Tasks { at_once, processes }), 60.0);
+            why.map(|why| why.to_string())
+        };
+        assert!(of(4000, 1).unwrap().contains("4000 threads at a time"));
+        assert!(of(1, 1500).unwrap().contains("started 1500 processes"));
+        assert_eq!(of(100, 100), None);
     }
 
     #[test]
