@@ -302,7 +302,16 @@ mod tests {
 
     #[test]
     fn threads_that_live_one_after_another_are_not_many() {
-        let thread = |start_s, end_s| ThreadInfo { start_s, end_s, ..ThreadInfo::default() };
+        let thread = |start_s, end_s| ThreadInfo {
+            ordinal: 0,
+            pid: 1,
+            tid: 1,
+            name: None,
+            start_s,
+            end_s,
+            cpu_s: 0.0,
+            allowed_cpus: None,
+        };
         let in_turn: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), f64::from(n) + 1.0)).collect();
         assert_eq!((most_at_once(&in_turn), most_at_once(&[])), (1, 0));
         let together: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), 100.0)).collect();
