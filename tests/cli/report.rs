@@ -189,7 +189,7 @@ fn names_that_are_equal_when_shortened_differ_in_a_report_and_are_accepted_as_th
         [(&["--format", "text"][..], "double evaluate<"), (&["--format", "md"], "| `double evaluate<")]
     {
         let report = made(format);
-        let rows = report.lines().filter(|line| line.starts_with(begin));
+        let rows = report.lines().map(str::trim_start).filter(|line| line.starts_with(begin));
         let mut printed: Vec<&str> =
             rows.map(|row| row.trim_start_matches("| `").split([')', '#']).next().unwrap()).collect();
         assert_eq!(printed.len(), 3, "{report}");

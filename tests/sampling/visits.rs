@@ -519,9 +519,10 @@ fn time_in_stops_and_in_native_code_is_no_time_of_what_a_window_counted() {
     let sandbox = Sandbox::new();
     for name in ["unmade_frame", "fixed_page"] {
         let program = build(sandbox.path(), name);
-        let output = sandbox.run(["--once", "-o", name, "--", program.to_str().unwrap()]);
+        let folder = format!("r-{name}");
+        let output = sandbox.run(["--once", "-o", &folder, "--", program.to_str().unwrap()]);
         assert_eq!(status(&output), 0, "{name}: {}", stderr(&output));
-        let profile = sandbox.profile(name);
+        let profile = sandbox.profile(&folder);
         let stage = function(&profile, "stage");
         let source = &stage["source"]["flops"];
         match stage["flops"]["total"].as_f64() {
