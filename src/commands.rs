@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, predict, run};
 use rprof::layers;
-use rprof::profile::Profile;
 use rprof::profile::network::Network;
+use rprof::profile::{Function, Profile};
 use rprof::report::{self, Extent, Format, Precision, View};
 use rprof::roofline::ImbalancePosition;
 use rprof::session::launcher::LaunchedRank;
@@ -70,6 +70,8 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         counters_from: args.counters_from,
     };
     let outcome = session::profile(&options)?;
+    let named = args.function.as_ref().and_then(|wanted| pattern_of_named(&outcome.profile, wanted));
+    let view = named.map_or(view, |pattern| self::view(Some(&pattern), args.precision, args.full_names));
     match outcome.rank.clone() {
         Some(rank) => finish_rank(outcome, &rank, view, output),
         None => finish(outcome, view),
@@ -189,7 +191,7 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
     let keep = match function {
         None => None,
         Some(text) => {
-            let pattern = regex::Regex::new(text)
+            let pattern = regex::Regex::new(&pattern_of_pieces(text).unwrap_or_else(|| text.to_owned()))
                 .unwrap_or_else(|error| bad_option(&format!("--function {text}: {}", reason(&error))));
             Some(Box::new(move |name: &str| pattern.is_match(name)) as Box<dyn Fn(&str) -> bool>)
         }
@@ -201,6 +203,24 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
         run::PrecisionArg::Instructions => Precision::Instructions,
     };
     View { width: width(), full_names, keep, precision, ..View::default() }
+}
+
+/// Where a name was shortened, anything may stand.
+fn pattern_of_pieces(text: &str) -> Option<String> {
+    let pieces: Vec<String> = text.split('…').map(regex::escape).collect();
+    (pieces.len() > 1).then(|| format!("^{}$", pieces.join(".*")))
+}
+
+/// The functions that are called `wanted`, else those whose names are printed so: a name is meant literally.
+fn pattern_of_named(profile: &Profile, wanted: &str) -> Option<String> {
+    let names = |is_it: &dyn Fn(&Function) -> bool| -> Vec<String> {
+        profile.functions.iter().filter(|f| is_it(f)).map(|f| regex::escape(&f.name)).collect()
+    };
+    let mut named = names(&|f| f.is_called(wanted));
+    if named.is_empty() {
+        named = names(&|f| f.is_shown_as(wanted));
+    }
+    (!named.is_empty()).then(|| format!("^({})$", named.join("|")))
 }
 
 /// Columns of the terminal that the report goes to.
@@ -242,9 +262,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         (Some(_), false) => Extent::Function,
         (None, false) => Extent::Brief,
     };
-    // A name that a function has is meant literally.
-    let exact = args.function.as_ref().filter(|name| profile.functions.iter().any(|f| f.is_called(name)));
-    let pattern = exact.map(|name| format!("^{}$", regex::escape(name))).or(args.function.clone());
+    let pattern = args.function.as_ref().map(|wanted| pattern_of_named(&profile, wanted).unwrap_or(wanted.clone()));
     let flames = match args.by {
         cli::report::FlamesArg::Time => report::Flames::Time,
         cli::report::FlamesArg::Lost => report::Flames::Lost,

@@ -69,10 +69,15 @@ fn inputs(evidence: &Evidence) -> join::Evidence<'_> {
 
 /// The share of the program's CPU time that the evidence so far explains.
 pub fn explained_share(options: &RunOptions, machine: &Machine, evidence: &Evidence) -> f64 {
-    let mut symbols = Symbols::default();
-    let mut profile = join(&inputs(evidence), Run::default(), machine.clone(), &mut symbols, options.full_names);
+    let mut profile = provisional(options, machine, evidence);
     analyse(&mut profile, options);
     roofline::explained::explained_share(&profile)
+}
+
+/// A profile of the evidence so far, without analysis.
+pub fn provisional(options: &RunOptions, machine: &Machine, evidence: &Evidence) -> Profile {
+    let mut symbols = Symbols::default();
+    join(&inputs(evidence), Run::default(), machine.clone(), &mut symbols, options.full_names)
 }
 
 /// This rank's entry in its own profile.

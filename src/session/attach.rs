@@ -40,7 +40,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
     check(process).map_err(refuse)?;
     own_limits::open_descriptors();
     let folder = OutputFolder::create(options.output.as_deref(), &[])?;
-    let mut evidence = Evidence::default();
+    let mut evidence = Evidence { runs_on: true, ..Evidence::default() };
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let until = match options.collected.to_s {
         Some(to_s) => format!("for {to_s} s"),
@@ -87,6 +87,7 @@ pub fn profile(options: &RunOptions, pid: i32) -> Result<Outcome, SessionError> 
         Err(e) => return Err(SessionError::Pass { pass: "single", reason: e.to_string() }),
     };
     options.collected.cut(&mut timed);
+    evidence.runs_on = !is_gone;
     match passes::visited(visited) {
         Ok(visited) => evidence.take_visited(timed, visited, &machine, 1),
         Err(reason) => evidence.without_windows(timed, reason),

@@ -5,19 +5,22 @@
 //!                                                                               │ explained, too long, not repeatable? ─▶ report
 //!  second run  counted: every instruction, output sunk, input replayed ◀────────┘
 //!              ends before its first call whose effect would come twice
+//!                                                │ its work depends on the time?
+//!  third run   native, sampled and counted in windows; output sunk
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::instrument::Counted;
+use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::Missing;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::tracee::foreground;
 
 use super::SessionError;
-use super::assemble;
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
 use super::first_run::{FirstInput, Setting, counters_pass, one_pass, windows_pass};
@@ -27,6 +30,7 @@ use super::preflight::Checked;
 use super::second_run::second_run;
 use super::single::Span;
 use super::sink;
+use super::{assemble, by_time};
 
 /// So many seconds of a program are left alone: a shorter one is counted in a run of its own.
 const UNTOUCHED_S: f64 = 10.0;
@@ -41,6 +45,14 @@ const USUAL_S: f64 = 1.0;
 const MOST_TIMES: f64 = 20.0;
 const MOST_S: f64 = 60.0;
 
+/// A program with more threads at a time is not run again: each has counters of its own, and takes some milliseconds.
+const MOST_THREADS: usize = 2000;
+/// A process takes about this long to be counted, however short it is: the code that starts it is translated anew.
+const PROCESS_S: f64 = 0.05;
+/// If that makes the second run longer than so many times the first one, and so many seconds, the program is not run again.
+const PROCESSES_TIMES: f64 = 5.0;
+const PROCESSES_S: f64 = 10.0;
+
 /// Why a program is not run again, though its first run does not explain it.
 #[derive(Debug, PartialEq)]
 enum WhyOnce {
@@ -48,6 +60,10 @@ enum WhyOnce {
     Long(f64, f64),
     /// A signal ended it.
     Signalled(i32),
+    /// It had so many threads at a time.
+    Threads(usize),
+    /// It started so many processes.
+    Processes(usize),
     /// It read from the terminal.
     Terminal,
     /// Its input was not kept.
@@ -65,6 +81,10 @@ impl fmt::Display for WhyOnce {
                 write!(f, "it took {wall_s:.0} s, and only programs below {most_s} s are run again (--repeat-below)")
             }
             WhyOnce::Signalled(signal) => write!(f, "signal {signal} ended it"),
+            WhyOnce::Threads(n) => write!(f, "it had {n} threads at a time, and each would take milliseconds to count"),
+            WhyOnce::Processes(n) => {
+                write!(f, "it started {n} processes, and each would take tens of milliseconds to count")
+            }
             WhyOnce::Terminal => {
                 f.write_str("it read from the terminal, which cannot be replayed; give its input by a file")
             }
@@ -100,7 +120,8 @@ pub fn run(
     if may_explain && assemble::explained_share(options, machine, evidence) >= EXPLAINED {
         return Ok(end);
     }
-    if let Some(why) = why_once(end, &first, wall_s, options.repeat_below_s) {
+    let tasks = evidence.timed.as_ref().map_or(Tasks::default(), |timed| Tasks::of(&timed.threads));
+    if let Some(why) = why_once(end, &first, (wall_s, tasks), options.repeat_below_s) {
         note_once(evidence, has_windows, &why);
         return Ok(end);
     }
@@ -121,8 +142,17 @@ pub fn run(
             if let Some(reason) = &counted.ended_before {
                 notices.say(&format!("ended the second run before {reason}: it would come twice"));
             }
-            let _spinner = notices.spinner("replaying bursts of its instructions");
+            let spinner = notices.spinner("replaying bursts of its instructions");
+            let (is_whole, may_repeat) = (counted.ended_before.is_none(), by_time::is_without_effect(&counted));
             take_second(counted, setting, machine, evidence);
+            drop(spinner);
+            match by_time::doubt(may_repeat, options, machine, evidence).filter(|_| is_whole) {
+                Some(why) if may_repeat => {
+                    by_time::third_run(checked, setting, (machine, &inherited), &mut first.input, (evidence, &why))?;
+                }
+                Some(why) => by_time::are_lower_bounds(evidence, &why),
+                None => {}
+            }
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(
@@ -165,7 +195,7 @@ fn windows_later(
 }
 
 /// Why the program is not run again.
-fn why_once(end: ProgramEnd, first: &FirstInput, wall_s: f64, below_s: f64) -> Option<WhyOnce> {
+fn why_once(end: ProgramEnd, first: &FirstInput, (wall_s, tasks): (f64, Tasks), below_s: f64) -> Option<WhyOnce> {
     if foreground::leaves().is_some() || foreground::interruptions() > 0 {
         return Some(WhyOnce::Interrupted);
     }
@@ -175,9 +205,39 @@ fn why_once(end: ProgramEnd, first: &FirstInput, wall_s: f64, below_s: f64) -> O
     match end {
         ProgramEnd::Signalled(signal) => Some(WhyOnce::Signalled(signal)),
         ProgramEnd::Exited(_) if wall_s >= below_s => Some(WhyOnce::Long(wall_s, below_s)),
+        ProgramEnd::Exited(_) if tasks.at_once > MOST_THREADS => Some(WhyOnce::Threads(tasks.at_once)),
+        ProgramEnd::Exited(_) if tasks.processes as f64 * PROCESS_S > PROCESSES_TIMES * wall_s + PROCESSES_S => {
+            Some(WhyOnce::Processes(tasks.processes))
+        }
         ProgramEnd::Exited(_) if first.read_terminal => Some(WhyOnce::Terminal),
         ProgramEnd::Exited(_) => first.input.is_kept().err().map(WhyOnce::Input),
     }
+}
+
+/// The threads of a run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tasks {
+    /// The most that lived at the same time.
+    at_once: usize,
+    /// Their processes.
+    processes: usize,
+}
+
+impl Tasks {
+    fn of(threads: &[ThreadInfo]) -> Self {
+        let processes: BTreeSet<u32> = threads.iter().map(|thread| thread.pid).collect();
+        Tasks { at_once: most_at_once(threads), processes: processes.len() }
+    }
+}
+
+/// The most of `threads` that lived at the same time.
+fn most_at_once(threads: &[ThreadInfo]) -> usize {
+    let mut ends: Vec<f64> = threads.iter().map(|thread| thread.end_s).collect();
+    let mut starts: Vec<f64> = threads.iter().map(|thread| thread.start_s).collect();
+    ends.sort_unstable_by(f64::total_cmp);
+    starts.sort_unstable_by(f64::total_cmp);
+    let living = |(begun, start): (usize, &f64)| begun + 1 - ends.partition_point(|end| end <= start).min(begun + 1);
+    starts.iter().enumerate().map(living).max().unwrap_or(0)
 }
 
 /// Notes that the program ran once, for the report.
@@ -222,12 +282,39 @@ mod tests {
     #[test]
     fn a_program_is_run_again_only_if_that_gives_the_same() {
         let why = |end, read_terminal, wall_s| {
-            why_once(end, &FirstInput { input: Input::Other, read_terminal }, wall_s, 60.0).map(|why| why.to_string())
+            let first = FirstInput { input: Input::Other, read_terminal };
+            why_once(end, &first, (wall_s, Tasks::default()), 60.0).map(|why| why.to_string())
         };
         assert_eq!(why(ProgramEnd::Exited(0), false, 2.0), None);
         assert_eq!(why(ProgramEnd::Exited(3), false, 2.0), None);
         assert!(why(ProgramEnd::Exited(0), true, 2.0).unwrap().contains("terminal"));
         assert!(why(ProgramEnd::Exited(0), false, 60.0).unwrap().contains("--repeat-below"));
         assert!(why(ProgramEnd::Signalled(11), false, 2.0).unwrap().contains("signal 11"));
+        let first = FirstInput { input: Input::Other, read_terminal: false };
+        let of = |at_once, processes| {
+            let why = why_once(ProgramEnd::Exited(0), &first, (2.0, Tasks { at_once, processes }), 60.0);
+            why.map(|why| why.to_string())
+        };
+        assert!(of(4000, 1).unwrap().contains("4000 threads at a time"));
+        assert!(of(1, 1500).unwrap().contains("started 1500 processes"));
+        assert_eq!(of(100, 100), None);
+    }
+
+    #[test]
+    fn threads_that_live_one_after_another_are_not_many() {
+        let thread = |start_s, end_s| ThreadInfo {
+            ordinal: 0,
+            pid: 1,
+            tid: 1,
+            name: None,
+            start_s,
+            end_s,
+            cpu_s: 0.0,
+            allowed_cpus: None,
+        };
+        let in_turn: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), f64::from(n) + 1.0)).collect();
+        assert_eq!((most_at_once(&in_turn), most_at_once(&[])), (1, 0));
+        let together: Vec<ThreadInfo> = (0..100).map(|n| thread(f64::from(n), 100.0)).collect();
+        assert_eq!(most_at_once(&together), 100);
     }
 }

@@ -39,6 +39,8 @@ pub struct Evidence {
     pub counters: Option<CounterEvidence>,
     /// The activity of GPUs.
     pub gpu: Seen,
+    /// The program was not ended with its collection: rprof was attached to it.
+    pub runs_on: bool,
     /// Why there is no counted pass.
     pub no_counts: Option<String>,
     /// Doubts that concern the run as a whole.
@@ -76,6 +78,7 @@ impl Evidence {
                 None if windows.iter().any(|w| !w.threads.is_empty()) => {
                     "the windows met nothing but code in memory that can be written, which they leave alone".into()
                 }
+                None if self.runs_on => "the collection ended before the first window".into(),
                 None => "the program, or the collection, ended before the first window".into(),
             };
             return self.without_windows(timed, reason);

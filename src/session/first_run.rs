@@ -5,17 +5,20 @@ use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::tracee::foreground;
 
+use std::process::ExitStatus;
+
 use super::end::ProgramEnd;
 use super::error::stream;
 use super::evidence::Evidence;
 use super::gpu::Tracing;
 use super::hardware::Hardware;
+use super::inherited::Inherited;
 use super::input::Input;
 use super::job;
 use super::launcher::LaunchedRank;
 use super::options::{Budget, RunOptions};
 use super::output::OutputFolder;
-use super::passes::Windows;
+use super::passes::{Further, Windows};
 use super::preflight::Checked;
 use super::progress::Notices;
 use super::single::{Span, Visited};
@@ -131,10 +134,60 @@ pub fn windows_pass(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, FirstInput, Met), SessionError> {
-    let Setting { options, notices, hardware, folder, .. } = setting;
     let mut input = Input::classify().map_err(stream("standard input"))?;
+    let pass = windows_over(checked, setting, (windows, None), &mut input, machine, evidence)?;
+    let end = match foreground::leaves() {
+        Some(signal) => {
+            evidence.warnings.push(Warning::new(
+                "left-running",
+                format!("rprof was asked to end by signal {signal}, and left the program running"),
+                "what the program did afterwards is not in the figures",
+                "Ctrl-C ends both",
+            ));
+            ProgramEnd::Signalled(signal)
+        }
+        None => ProgramEnd::of(pass.status),
+    };
+    Ok((end, FirstInput { input, read_terminal: pass.read_terminal }, pass.met))
+}
+
+/// A run that repeats one: the input of that, and the descriptors that the program inherited.
+pub struct Again<'a> {
+    pub input: &'a mut Input,
+    pub inherited: &'a Inherited,
+}
+
+/// The same again, with replayed input and its output sunk.
+pub fn windows_again(
+    checked: &Checked,
+    setting: Setting<'_>,
+    windows: Windows,
+    Again { input, inherited }: Again<'_>,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<Met, SessionError> {
+    let further = inherited.for_second_run().map_err(stream("a descriptor"))?;
+    windows_over(checked, setting, (windows, Some(further)), input, machine, evidence).map(|pass| pass.met)
+}
+
+/// What is left of a pass with windows, beside its evidence.
+struct WindowsPass {
+    status: ExitStatus,
+    read_terminal: bool,
+    met: Met,
+}
+
+fn windows_over(
+    checked: &Checked,
+    setting: Setting<'_>,
+    windows: (Windows, Option<Further>),
+    input: &mut Input,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<WindowsPass, SessionError> {
+    let Setting { options, notices, hardware, folder, .. } = setting;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
-    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine, windows)?;
+    let pass = passes::single(&checked.program, tracing.variables(), input, options, hardware, machine, windows)?;
     evidence.gpu = tracing.finish();
     let mut timed = pass.native.timed.evidence;
     evidence.warnings.extend(options.collected.never_began(timed.wall_s));
@@ -147,19 +200,8 @@ pub fn windows_pass(
         evidence.gpu.leave_uncounted(machine);
     }
     evidence.counters = Some(pass.native.counters);
-    let end = match foreground::leaves() {
-        Some(signal) => {
-            evidence.warnings.push(Warning::new(
-                "left-running",
-                format!("rprof was asked to end by signal {signal}, and left the program running"),
-                "what the program did afterwards is not in the figures",
-                "Ctrl-C ends both",
-            ));
-            ProgramEnd::Signalled(signal)
-        }
-        None => ProgramEnd::of(pass.native.timed.status),
-    };
-    Ok((end, FirstInput { input, read_terminal: pass.native.read_terminal }, (timed, pass.visited)))
+    let (status, read_terminal) = (pass.native.timed.status, pass.native.read_terminal);
+    Ok(WindowsPass { status, read_terminal, met: (timed, pass.visited) })
 }
 
 /// The input of a first run.

@@ -15,6 +15,7 @@ mod assemble;
 mod attach;
 mod auto;
 mod between;
+mod by_time;
 pub mod ceilings;
 pub mod certificates;
 pub mod demo;

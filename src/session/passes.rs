@@ -134,7 +134,8 @@ pub struct Windows {
     pub keep: Option<u64>,
 }
 
-/// Runs the program once: natively under the sampler, and counted in `windows`.
+/// Runs the program once: natively under the sampler, and counted in `windows`. `again`: it repeats a run, and has these streams in the
+/// place of descriptors that the program inherits.
 pub fn single(
     program: &Program,
     variables: &[(OsString, OsString)],
@@ -142,10 +143,13 @@ pub fn single(
     options: &RunOptions,
     hardware: Option<&Hardware>,
     machine: &Machine,
-    windows: Windows,
+    (windows, again): (Windows, Option<Further>),
 ) -> Result<SinglePass, SessionError> {
-    let stdin = input.first(windows.keep).map_err(stream("standard input"))?;
-    let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
+    let streams = match again {
+        None => Streams { stdin: input.first(windows.keep).map_err(stream("standard input"))?, ..Streams::default() },
+        Some(further) => Streams { further, ..second_streams(input)? },
+    };
+    let child = spawn_gated_with(program, variables, streams).map_err(launch)?;
     let pid = child.pid();
     let sampling = SampleOptions { most_share: single::sampler_share(windows.budget.share), ..sampling(options) };
     let (sampler, counters) = armed(child, "single", &sampling, hardware)?;
@@ -185,6 +189,9 @@ pub fn visited(joined: thread::Result<Visited>) -> Result<Visited, String> {
     joined.map_err(|_| "a defect of rprof ended the windows".into())
 }
 
+/// Streams in the place of descriptors that a program inherits, by their number.
+pub type Further = Vec<(RawFd, OwnedFd)>;
+
 /// A first run that a counted one repeats without an effect that would come twice.
 #[derive(Debug)]
 pub struct Repeated {
@@ -193,7 +200,7 @@ pub struct Repeated {
     /// The longest time that the second one may take.
     pub limit: Duration,
     /// Streams in the place of descriptors that the program inherits.
-    pub inherited: Vec<(RawFd, OwnedFd)>,
+    pub inherited: Further,
 }
 
 /// Runs the program under the counting engine with our streams.

@@ -25,7 +25,9 @@ use super::preflight::{self, Checked};
 use super::progress::Notices;
 use super::second_run::second_run;
 use super::usual_passes::WhyTwice;
-use super::{SessionError, assemble, attach, auto, ceilings, launch_parts, launcher, launches, passes, usual_passes};
+use super::{
+    SessionError, assemble, attach, auto, by_time, ceilings, launch_parts, launcher, launches, passes, usual_passes,
+};
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
@@ -186,6 +188,9 @@ fn both(
         Ok(counted) => {
             let _spinner = notices.spinner("replaying bursts of its instructions");
             evidence.take_counted(counted, machine, setting.processes());
+            if let Some(why) = by_time::doubt(false, options, machine, evidence) {
+                by_time::are_lower_bounds(evidence, &why);
+            }
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(

@@ -12,6 +12,7 @@ mod stray;
 mod auto;
 mod bad_input;
 mod book;
+mod by_time;
 mod demo;
 mod diff_recipe;
 mod disassembly;

@@ -234,3 +234,78 @@ fn code_that_a_program_copied_to_anonymous_memory_keeps_its_name() {
     let profile = timed(&sandbox, &[path(&program), "other"]);
     assert_eq!(hottest(&profile)["module"], "[anon]", "{:#}", hottest(&profile)["name"]);
 }
+
+#[test]
+fn names_of_d_are_those_of_the_source() {
+    let sandbox = Sandbox::new();
+    let source = "module app;
+import core.stdc.stdio;
+struct Grid(T, int n) {
+    T[n] data;
+    pragma(inline, false) T relax(long times) { T a = 1; foreach (i; 0 .. times) a = a * 0.999 + data[i % n]; return a; }
+}
+pragma(inline, false) double hotLoop(long n) { double a = 1; foreach (i; 0 .. n) a = a * 0.999 + 1; return a; }
+void main() { Grid!(double, 8) g; g.data[] = 1.0; printf(\"%.3f\\n\", hotLoop(300_000_000) + g.relax(200_000_000)); }
+";
+    sandbox.file("app.d", source, 0o644);
+    for compiler in ["gdc -O2 -g -o app", "ldc2 -O2 -g -of=app"] {
+        if !has(compiler.split(' ').next().unwrap()) {
+            continue;
+        }
+        assert!(sandbox.shell(&format!("{compiler} app.d")).status().unwrap().success());
+        let profile = timed(&sandbox, &["./app"]);
+        std::fs::remove_dir_all(sandbox.path().join("rprof.out")).unwrap();
+        assert_eq!(hottest(&profile)["name"], "app.hotLoop(long)", "{compiler}");
+        function(&profile, "app.Grid!(double, 8).Grid.relax(long)");
+    }
+}
+
+#[test]
+fn a_c_function_and_a_fortran_function_of_one_name_are_two() {
+    if !has("gfortran") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let c = "#include <stdio.h>
+void smooth_(double *a, long *n);
+__attribute__((noinline)) double smooth(double a, long n) { for (long i = 0; i < n; i++) a = a * 0.999 + 1; return a; }
+int main(void) { double a = 1; long n = 200000000; smooth_(&a, &n); printf(\"%f\\n\", a + smooth(1, 300000000)); }
+";
+    let fortran = "subroutine smooth(a, n)
+  double precision a
+  integer*8 n, i
+  do i = 1, n
+    a = a * 0.5d0 + 1
+  end do
+  if (a < 0) print *, a
+end subroutine
+";
+    sandbox.file("c.c", c, 0o644);
+    sandbox.file("f.f90", fortran, 0o644);
+    let build = "gcc -O2 -c c.c && gfortran -O2 -c f.f90 && gfortran -o both c.o f.o";
+    assert!(sandbox.shell(build).status().unwrap().success());
+    let profile = timed(&sandbox, &["./both"]);
+    let share = |name: &str| function(&profile, name)["share"].as_f64().unwrap();
+    let (of_c, of_fortran) = (share("smooth"), share("smooth_"));
+    assert!(of_c > 0.4 && of_fortran > 0.2, "{of_c} and {of_fortran}");
+}
+
+#[test]
+fn callers_of_large_frames_are_said_to_be_missing() {
+    let sandbox = Sandbox::new();
+    let source = "#include <stdio.h>
+__attribute__((noinline)) double leaf(double *p, long n) { double a = p[0]; for (long i = 0; i < n; i++) a = a * 0.999 + 1; return a; }
+#define CALLER(name, to) __attribute__((noinline)) double name(double x, long n) { double local[7500]; for (int i = 0; i < 7500; i++) local[i] = x + i; double r = to; __asm__ volatile(\"\" :: \"r\"(local) : \"memory\"); return r + local[3]; }
+CALLER(inner, leaf(local, n))
+CALLER(outer, inner(local[5], n))
+int main(void) { double s = 0; for (int i = 0; i < 30; i++) s += outer(i, 10000000); printf(\"%.3f\\n\", s); }
+";
+    sandbox.file("deep.c", source, 0o644);
+    assert!(sandbox.shell("cc -O2 -g -fomit-frame-pointer -o deep deep.c").status().unwrap().success());
+    let profile = timed(&sandbox, &["./deep"]);
+    let warnings = profile["run"]["warnings"].as_array().unwrap();
+    let cut = warnings.iter().find(|warning| warning["code"] == "callers-cut");
+    let functions = profile["functions"].as_array().unwrap().iter();
+    let has_root = functions.filter(|f| f["name"] == "main").any(|f| f["inclusive_s"].as_f64() > Some(0.3));
+    assert!(cut.is_some() || has_root, "neither the callers nor that they are missing: {warnings:#?}");
+}

@@ -168,3 +168,42 @@ fn one_function_everything_and_questions_are_one_command_away() {
     let refused = sandbox.run(["query", recorded, "explain", "nothing"]);
     assert_eq!((status(&refused), stderr(&refused).lines().count()), (125, 1), "{}", stderr(&refused));
 }
+
+#[test]
+fn names_that_are_equal_when_shortened_differ_in_a_report_and_are_accepted_as_they_are_printed() {
+    let sandbox = Sandbox::new();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/profiles/kernels.json");
+    let mut profile: Value = serde_json::from_str(&fs::read_to_string(recorded).unwrap()).unwrap();
+    let operand = "expression_of_two_operands<left_operand_of_the_expression, right_operand_of_the_expression>";
+    let name = |n: usize| format!("double evaluate<{operand}, {n}>(long)");
+    for (n, f) in profile["functions"].as_array_mut().unwrap().iter_mut().take(3).enumerate() {
+        f["name"] = name(n).into();
+    }
+    sandbox.file("alike.json", profile.to_string(), 0o644);
+    let made = |arguments: &[&str]| {
+        let output = sandbox.run(["report", "alike.json"].iter().chain(arguments));
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        stdout(&output)
+    };
+    for (format, begin) in
+        [(&["--format", "text"][..], "double evaluate<"), (&["--format", "md"], "| `double evaluate<")]
+    {
+        let report = made(format);
+        let rows = report.lines().map(str::trim_start).filter(|line| line.starts_with(begin));
+        let mut printed: Vec<&str> =
+            rows.map(|row| row.trim_start_matches("| `").split([')', '#']).next().unwrap()).collect();
+        assert_eq!(printed.len(), 3, "{report}");
+        assert!((0..3).all(|n| printed.iter().any(|name| name.contains(&format!("{n}>(")))), "{report}");
+        for short in &printed {
+            let answer = made(&["--function", &format!("{short})")]).replace(['\n', ' '], "");
+            let meant = (0..3).filter(|n| answer.contains(&name(*n).replace(' ', "")));
+            assert_eq!(meant.count(), 1, "{short}: {answer}");
+        }
+        printed.sort_unstable();
+        printed.dedup();
+        assert_eq!(printed.len(), 3, "{report}");
+    }
+    // What stands between the pieces of a name may be anything.
+    let all = made(&["--function", "double evaluate<…>(long)", "--all"]);
+    assert!((0..3).all(|n| all.contains(&format!(", {n}>("))), "{all}");
+}

@@ -61,3 +61,53 @@ fn a_loop_is_named_by_a_line_that_its_file_has() {
         assert!(advice.contains(place), "{place}: {told}");
     }
 }
+
+/// A loop around one whose body is a function that is put in its place.
+const STEPS: &str = "#include <stdio.h>
+static inline double step(double x)
+{
+    return x * 0.999 + 1;
+}
+__attribute__((noinline)) double loops(long n)
+{
+    double a = 1;
+    for (long i = 0; i < n; i++)
+        for (int k = 0; k < 100; k++)
+            a = step(a);
+    return a;
+}
+int main(void)
+{
+    printf(\"%.4f\\n\", loops(2000000));
+}
+";
+
+#[test]
+fn loops_have_their_own_lines_in_all_forms_of_debug_information() {
+    let sandbox = Sandbox::new();
+    sandbox.file("steps.c", STEPS, 0o644);
+    let compilers = [
+        "cc -O2 -g",
+        "cc -O2 -g -Wl,--compress-debug-sections=zlib-gnu",
+        "cc -O2 -g -ffunction-sections -Wl,--gc-sections",
+        "clang -O2 -g",
+    ];
+    for compiler in compilers {
+        let command = format!("{compiler} -o steps steps.c");
+        if compiler.starts_with("clang") && !sandbox.shell("clang --version").status().unwrap().success() {
+            println!("SKIPPED: packages: clang is not installed");
+            continue;
+        }
+        assert!(sandbox.shell(&command).status().unwrap().success(), "{command}");
+        let output = sandbox.run(["--passes", "timed", "-o", "r", "--", "./steps"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let profile = sandbox.profile("r");
+        std::fs::remove_dir_all(sandbox.path().join("r")).unwrap();
+        let found = function(&profile, "loops");
+        let outer = &found["loops"][0];
+        assert_eq!(outer["line"], 9, "{compiler}: {}", outer["name"]);
+        assert_eq!(outer["loops"][0]["line"], 10, "{compiler}: {}", outer["loops"][0]["name"]);
+        let step = found["inlined"].as_array().unwrap().iter().find(|inlined| inlined["name"] == "step");
+        assert_eq!(step.unwrap_or_else(|| panic!("{compiler}: no step"))["line"], 4);
+    }
+}

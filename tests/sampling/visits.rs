@@ -513,3 +513,44 @@ fn a_stopped_process_is_not_waited_for() {
     kill(pid, Signal::SIGKILL).unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn time_in_stops_and_in_native_code_is_no_time_of_what_a_window_counted() {
+    let sandbox = Sandbox::new();
+    for name in ["unmade_frame", "fixed_page"] {
+        let program = build(sandbox.path(), name);
+        let folder = format!("r-{name}");
+        let output = sandbox.run(["--once", "-o", &folder, "--", program.to_str().unwrap()]);
+        assert_eq!(status(&output), 0, "{name}: {}", stderr(&output));
+        let profile = sandbox.profile(&folder);
+        let stage = function(&profile, "stage");
+        let source = &stage["source"]["flops"];
+        match stage["flops"]["total"].as_f64() {
+            Some(flops) => {
+                let error = source["error"].as_f64().unwrap();
+                println!("{name}: {:.3} of 800 million ± {error:.2}", flops / 8e8);
+                assert!((8e8 - flops).abs() <= error * flops, "{name}: {flops:e} ± {error}");
+            }
+            None => assert!(source["reason"].is_string(), "{name}: {source}"),
+        }
+    }
+}
+
+#[test]
+fn the_workers_of_a_process_that_is_attached_to_are_sampled() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "workers");
+    assert_eq!(status(&sandbox.run(["--quiet", "--passes", "timed", "-o", "first", "--", "true"])), 0);
+    let mut master = start(&program, "2");
+    let pid = master.id().to_string();
+    let output = sandbox.run(["--pid", &pid, "--duration", "1.5", "--memory", "off", "-o", "r"]);
+    let runs_on = master.try_wait().unwrap().is_none();
+    kill(Pid::from_raw(master.id() as i32), Signal::SIGTERM).unwrap();
+    let _ = master.wait();
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("r");
+    let serve = function(&profile, "serve");
+    assert!(serve["share"].as_f64().unwrap() > 0.8, "{}", serve["share"]);
+    assert_eq!(serve["per_thread"].as_array().unwrap().len(), 2, "{}", serve["per_thread"]);
+    assert!(runs_on && !stderr(&output).contains("ended"), "{}", stderr(&output));
+}

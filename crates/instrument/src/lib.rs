@@ -55,6 +55,8 @@ pub struct Counted {
     pub bursts: Option<BurstEvidence>,
     /// Why a run that repeats another one was ended before the program did so.
     pub ended_before: Option<Unrepeatable>,
+    /// A run that repeats another one changed files, which were put back.
+    pub changed_files: bool,
 }
 
 /// Why a program could not be counted.

@@ -21,13 +21,14 @@ use super::sampled::{InMpi, LoopNumbers, Sampled, runs};
 use super::shown_names::ShownNames;
 use super::source_lines::{AtInstruction, by_line};
 use super::system::SystemTime;
-use super::time::{Elapsed, Scope};
+use super::time::{Elapsed, Scope, UNSAMPLED};
 use super::traffic::FunctionTraffic;
 use super::warnings;
 use super::{Evidence, counted_threads, thread_infos};
 use rprof_profile::account::Account;
 use rprof_profile::counters::Counter;
 use rprof_profile::evidence::counted::Missing;
+use rprof_profile::evidence::timed::TimedEvidence;
 use rprof_profile::function::Function;
 use rprof_profile::machine::Machine;
 use rprof_profile::prefetch::Prefetch;
@@ -69,6 +70,8 @@ pub struct Joined<'e> {
     intervals: Option<Intervals>,
     common: Common,
     fastest: f64,
+    /// CPU seconds of the program that no sample met.
+    missed_s: f64,
     /// The clocks of the CPUs.
     pub clocks: Clocks,
     names: &'e ShownNames,
@@ -132,6 +135,7 @@ impl<'e> Joined<'e> {
                 too_few_faults: false,
             },
             fastest: warnings::fastest_rate(machine),
+            missed_s: 0.0,
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
             names,
         };
@@ -267,6 +271,7 @@ impl<'e> Joined<'e> {
         let of_loop = |(own, runs): (&Vec<_>, u64)| Elapsed::of(own, Scope::Loop, runs);
         self.of_loops = by_loop.iter().zip(loop_runs).map(of_loop).collect();
         self.common.total_cpu_s = samples.iter().filter(|s| s.works()).map(|s| s.weight_s).sum();
+        self.missed_s = (timed.cpu_s - samples.iter().map(|s| s.weight_s).sum::<f64>()).max(0.0);
         self.inclusive = sampled.inclusive(code);
         self.in_mpi = sampled.in_mpi(code);
     }
@@ -297,11 +302,10 @@ impl<'e> Joined<'e> {
         }
         let in_windows = self.intervals.is_some();
         if let Some(timed) = self.evidence.timed {
-            let unsampled = Elapsed::default();
-            let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
-            let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
+            let elapsed = self.of_functions.get(&id).unwrap_or(&UNSAMPLED);
             let whole = counts.map(|c| &c.whole);
-            match warnings::contradiction(elapsed, whole, period, self.fastest) {
+            let missed_s = if in_windows { 0.0 } else { self.missed_s };
+            match warnings::contradiction(elapsed, whole, (period(timed), missed_s), self.fastest) {
                 Some(_) if in_windows && whole.is_some() => {
                     return Err("windows met more of it than its samples leave time for".into());
                 }
@@ -315,10 +319,21 @@ impl<'e> Joined<'e> {
         let reason = match self.common.missing {
             _ if in_windows && known.made_at_run_time => "it was made at run time, and windows leave such code alone",
             _ if in_windows => "no window met it",
-            Missing::OtherCode => "the counted pass did not execute it",
+            Missing::OtherCode | Missing::Work => "the counted pass did not execute it",
             Missing::Executions => "the counted pass did not see it executed: a part of that run was not counted",
         };
         counts.ok_or_else(|| reason.into())
+    }
+
+    /// The samples `elapsed`, or why they say nothing of the time: the counts take more than all these samples have, and no sample met
+    /// that much of the program.
+    fn sampled_time<'t>(&self, elapsed: Option<&'t Elapsed>, counts: Option<&Counts>) -> Result<&'t Elapsed, String> {
+        let timed = self.evidence.timed.ok_or("there was no timed pass")?;
+        let elapsed = elapsed.unwrap_or(&UNSAMPLED);
+        let counts = counts.filter(|_| self.intervals.is_none());
+        let is_too_short =
+            counts.is_some() && warnings::contradiction(elapsed, counts, (period(timed), 0.0), self.fastest).is_some();
+        if is_too_short { Err(warnings::MISSED.into()) } else { Ok(elapsed) }
     }
 
     /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as anybody knows.
@@ -370,10 +385,9 @@ impl<'e> Joined<'e> {
             line: line.as_ref().map(|l| l.line),
             ..Function::default()
         };
-        let unsampled = Elapsed::default();
-        let elapsed = self.evidence.timed.map(|_| self.of_functions.get(&id).unwrap_or(&unsampled));
+        let whole = context.counts.as_ref().ok().map(|counts| &counts.whole);
         let measured = Measured {
-            elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
+            elapsed: self.sampled_time(self.of_functions.get(&id), whole),
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
             estimated: self.estimated(known.place),
@@ -422,7 +436,8 @@ impl<'e> Joined<'e> {
         for (index, shape_loop) in children {
             let number = self.loop_numbers.number(context.id, index as u32);
             let header = super::modules::Place { module, offset: shape_loop.header };
-            let line = code.line_in(header, function.file.as_deref());
+            let latch = Place { offset: nest.latch(shape_loop).unwrap_or(shape_loop.header), ..header };
+            let line = code.line_of_loop((header, latch), (function.file.as_deref(), function.line));
             let entry = place.map_or(0, |p| p.offset);
             let suffix = match &line {
                 Some(line) if function.file.as_deref() == Some(&*line.file) => format!(":{}", line.line),
@@ -436,8 +451,6 @@ impl<'e> Joined<'e> {
                 line: line.map(|l| l.line),
                 ..Function::default()
             };
-            let unsampled = Elapsed::default();
-            let elapsed = self.evidence.timed.map(|_| self.of_loops.get(number as usize).unwrap_or(&unsampled));
             let chains: Vec<_> =
                 context.chains.of_loops.iter().filter(|(l, _)| *l == index).map(|(_, c)| c.clone()).collect();
             let analysed = if chains.is_empty() { 0.0 } else { 1.0 };
@@ -447,7 +460,7 @@ impl<'e> Joined<'e> {
                 (Err(reason), _) | (_, Err(reason)) => (Err(reason), None),
             };
             let measured = Measured {
-                elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
+                elapsed: self.sampled_time(self.of_loops.get(number as usize), counts.as_ref().ok().copied()),
                 inclusive_s: None,
                 counts,
                 estimated: of_loop.map(Estimated::alike),
@@ -542,6 +555,11 @@ impl<'e> Joined<'e> {
         figures.sort_unstable_by_key(|(offset, _)| *offset);
         figures
     }
+}
+
+/// Seconds between two samples of a thread.
+fn period(timed: &TimedEvidence) -> f64 {
+    if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 }
 }
 
 fn loop_counts<'c>(context: &Context<'c>, index: usize, waits: bool) -> Result<&'c Counts, String> {

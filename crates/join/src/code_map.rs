@@ -117,6 +117,21 @@ impl<'r> CodeMap<'r> {
         own.or_else(|| self.line(place))
     }
 
+    /// The line of the loop whose first instruction is at `header`, and whose jump back is at `latch`; `function`: file and line of the
+    /// function that it is in. The jump's, where the header has no line, or one of what is called in the loop, or that of the function,
+    /// which compilers give what they move.
+    pub fn line_of_loop(
+        &mut self,
+        (header, latch): (Place, Place),
+        function: (Option<&str>, Option<u32>),
+    ) -> Option<SourceLine> {
+        let at_header = self.line_in(header, function.0);
+        let is_own = self.inlined(header).len() <= self.inlined(latch).len();
+        let is_function = |line: &SourceLine| Some(&*line.file) == function.0 && Some(line.line) == function.1;
+        let known = at_header.clone().filter(|line| is_own && !is_function(line));
+        known.or_else(|| self.line_in(latch, function.0)).or(at_header)
+    }
+
     /// Inlined functions at `place`, innermost first.
     pub fn inlined(&mut self, place: Place) -> Vec<InlinedAt> {
         self.resolver.inlined(&self.modules.joint()[place.module as usize], place.offset)

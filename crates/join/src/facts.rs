@@ -96,6 +96,7 @@ const THREADS_APART: &str = "windows meet each thread at other times: how the co
 const FEW_WINDOWS: &str = "too few windows met the part of it that has them";
 /// Why a count that is not null is not the whole.
 const LOWER_BOUND: &str = "a lower bound: a part of the run was not counted";
+const LESS_WORK: &str = "a lower bound: the program works until a time, and the counted run did less in it";
 const PART_OF_MADE_CODE: &str = "a lower bound: some of the code made at run time was not counted";
 
 /// A counted member of the team executed at least this share of the busiest member's work.
@@ -117,6 +118,9 @@ pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
     let team = team(measured, common);
     let together = measured.elapsed.as_ref().map_or(usize::MAX, |elapsed| most_at_once(&elapsed.concurrency));
     let size = if is_in_turn(&team, together, common) { 1 } else { team.len() as u32 };
+    if together <= 1 && are_processes(&team, common) {
+        keep_busiest(function);
+    }
     function.team = (size > 0).then_some(size);
     fill_time(function, measured, common);
     function.allowed_cpus = allowed_cpus(&team, &function.concurrency, common);
@@ -199,18 +203,20 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         chain_coverage: measured.chains.1,
         calls: measured.calls,
     });
-    let of_all = common.missing == Missing::Executions;
+    let of_all = common.missing.is_of_all();
     let is_part = of_all || measured.made_at_run_time && common.uncounted_share > 0.0;
-    let uncounted = is_part.then_some(common.uncounted_share);
+    // By how much less is not known.
+    let uncounted = (is_part && common.missing != Missing::Work).then_some(common.uncounted_share);
+    let of_part = match common.missing {
+        Missing::Executions => LOWER_BOUND,
+        Missing::Work => LESS_WORK,
+        Missing::OtherCode => PART_OF_MADE_CODE,
+    };
     let (how_counted, error) = match measured.estimated {
         Some(of_windows) => ("estimated", Some(of_windows.counts + uncounted.unwrap_or(0.0))),
         None => ("counted", uncounted),
     };
-    let how = || Source {
-        how: how_counted.into(),
-        error,
-        reason: is_part.then(|| if of_all { LOWER_BOUND } else { PART_OF_MADE_CODE }.to_owned()),
-    };
+    let how = || Source { how: how_counted.into(), error, reason: is_part.then(|| of_part.to_owned()) };
     fields.iter().for_each(|f| {
         function.source.insert((*f).into(), how());
     });
@@ -368,6 +374,28 @@ fn most_at_once(concurrency: &[f64]) -> usize {
     concurrency.iter().rposition(|share| *share > 0.01).map_or(0, |k| k + 1)
 }
 
+/// Whether each member of `team` is a process of its own.
+fn are_processes(team: &[u32], common: &Common) -> bool {
+    let processes: BTreeSet<u32> = team.iter().filter_map(|t| common.processes.get(*t as usize).copied()).collect();
+    processes.len() == team.len()
+}
+
+/// Of thousands of short processes, as a script starts them, the parts of the busiest say as much as all.
+fn keep_busiest(function: &mut Function) {
+    const MOST: usize = 16;
+    if function.per_thread.len() <= MOST {
+        return;
+    }
+    let work = |part: &PerThread| (part.cpu_s.unwrap_or(0.0), part.instructions.unwrap_or(0));
+    function.per_thread.sort_by(|a, b| work(b).0.total_cmp(&work(a).0).then(work(b).1.cmp(&work(a).1)));
+    let all = function.per_thread.len();
+    function.per_thread.truncate(MOST);
+    function.per_thread.sort_by_key(|part| part.thread);
+    let reason = format!("of the {all} processes that executed it, one after another, the busiest {MOST}");
+    let how = if function.cpu_s.is_some() { "sampled" } else { "counted" };
+    function.source.insert("per_thread".into(), Source { how: how.into(), error: None, reason: Some(reason) });
+}
+
 /// Whether `team` is of processes that ran one after another, `together` of its threads at once: as the commands of a script do, which
 /// cannot share their work.
 fn is_in_turn(team: &[u32], together: usize, common: &Common) -> bool {
@@ -386,6 +414,18 @@ fn missing(function: &mut Function, field: &str, reason: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_processes_in_turn_the_busiest_are_kept() {
+        let part = |thread| PerThread { thread, instructions: Some(u64::from(thread % 100)), ..PerThread::default() };
+        let mut function = Function { per_thread: (0..1500).map(part).collect(), ..Function::default() };
+        keep_busiest(&mut function);
+        assert_eq!(function.per_thread.len(), 16);
+        assert!(function.per_thread.iter().all(|part| part.instructions >= Some(98)));
+        assert!(function.source["per_thread"].reason.as_deref().unwrap().contains("1500 processes"));
+        let common = Common { processes: vec![7, 7, 8], ..Common::default() };
+        assert!(are_processes(&[0, 2], &common) && !are_processes(&[0, 1], &common));
+    }
 
     #[test]
     fn processes_one_after_another_are_no_team() {

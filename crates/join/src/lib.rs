@@ -54,6 +54,7 @@ mod static_code;
 mod system;
 mod tally;
 mod time;
+pub mod time_use;
 mod timeline;
 mod traffic;
 pub mod uneven;

@@ -109,6 +109,12 @@ impl LoopNest {
         nest
     }
 
+    /// The last jump back of a loop.
+    pub fn latch(&self, l: &NaturalLoop) -> Option<u64> {
+        let ends = l.latches.iter().filter_map(|block| self.graph.block_instructions(*block).last());
+        ends.map(Instruction::ip).max()
+    }
+
     /// Marks the loops that only poll on their usual way: over those of a loop's own blocks, without inner loops, that `usual` keeps.
     fn mark_spins(&mut self, usual: impl Fn(&CodeGraph, &[usize]) -> Vec<usize>) {
         for i in 0..self.loops.len() {

@@ -100,9 +100,13 @@ impl SystemTime {
             of_function.waits.iter().for_each(|(key, s)| *whole.waits.entry(*key).or_default() += s);
         }
         let kernel_seen = evidence.timed.is_some_and(samples_kernel);
-        // A call that is in no counts was not made; with uncounted code, that is unknown.
-        let all_counted = executed.is_some() && evidence.counted.is_some_and(|c| c.uncounted_share == 0.0);
-        let made = |parts: Parts| system(parts, kernel_seen, &watched, all_counted);
+        // A call that is in no counts was not made; with uncounted code, and from windows, that is unknown.
+        let counts = match evidence.counted.filter(|_| executed.is_some()) {
+            Some(counted) if counted.estimate.is_some() => CallCounts::OfWindows,
+            Some(counted) if counted.uncounted_share == 0.0 => CallCounts::Whole,
+            _ => CallCounts::OfSomeCode,
+        };
+        let made = |parts: Parts| system(parts, kernel_seen, &watched, counts);
         let mut program = made(whole);
         let samples = sampled.map_or(&[][..], |s| &s.samples);
         program.faults = evidence.timed.and_then(|timed| faults(timed, machine, samples, kernel_seen));
@@ -319,10 +323,22 @@ fn overlap_s(from_s: f64, to_s: f64, apart: &[(f64, f64)]) -> f64 {
     near.map(|a| (a.1.min(to_s) - a.0.max(from_s)).max(0.0)).sum()
 }
 
-fn system(parts: Parts, kernel_seen: bool, watched: &Result<(), String>, counted: bool) -> System {
+/// What the counts of calls are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallCounts {
+    /// All calls.
+    Whole,
+    /// Those of the code that was counted.
+    OfSomeCode,
+    /// Extended from windows.
+    OfWindows,
+}
+
+fn system(parts: Parts, kernel_seen: bool, watched: &Result<(), String>, counts: CallCounts) -> System {
     let call = |(number, (count, seconds, divided)): (Option<u32>, (Option<u64>, f64, bool))| SystemCall {
         name: number.map(name),
-        count: count.or(counted.then_some(0)),
+        count: count.or((counts == CallCounts::Whole).then_some(0)),
+        estimated: counts == CallCounts::OfWindows && count.is_some(),
         kernel_s: kernel_seen.then_some(seconds),
         divided,
     };
@@ -371,6 +387,20 @@ mod tests {
             "a part of a run begins while it is blocked"
         );
         assert_eq!(off_cpu(&[], (0.0, 1.0), false, &[]), (0.0, 0.0), "nothing is known of it");
+    }
+
+    #[test]
+    fn calls_of_windows_are_estimates() {
+        let calls = |counts| {
+            let calls = [(Some(0), (Some(7), 0.1, false)), (Some(1), (None, 0.1, false))].into();
+            let parts = Parts { calls, ..Parts::default() };
+            let found = system(parts, true, &Ok(()), counts).calls;
+            let of = |name: &str| found.iter().find(|call| call.name.as_deref() == Some(name)).unwrap().clone();
+            [of("read"), of("write")].map(|call| (call.count, call.estimated))
+        };
+        assert_eq!(calls(CallCounts::Whole), [(Some(7), false), (Some(0), false)]);
+        assert_eq!(calls(CallCounts::OfSomeCode), [(Some(7), false), (None, false)]);
+        assert_eq!(calls(CallCounts::OfWindows), [(Some(7), true), (None, false)]);
     }
 
     #[test]

@@ -73,6 +73,24 @@ impl Scope {
     }
 }
 
+/// That of what no sample met.
+pub static UNSAMPLED: Elapsed = Elapsed {
+    samples: 0,
+    cpu_s: 0.0,
+    time_s: 0.0,
+    cpu_ci95_s: 0.0,
+    concurrency: Vec::new(),
+    exclusive_s: 0.0,
+    kept_off_s: 0.0,
+    waiting_s: 0.0,
+    kernel_s: 0.0,
+    fault_s: 0.0,
+    per_thread: BTreeMap::new(),
+    spread_ci95_s: 0.0,
+    locked_share: 0.0,
+    regions: Regions { busiest_s: 0.0, samples_each: 0.0 },
+};
+
 impl Elapsed {
     /// Sums up the samples of one function or loop, in time order. `runs`: how often a thread's sequence of samples entered it.
     pub fn of(samples: &[&AttributedSample], scope: Scope, runs: u64) -> Self {

@@ -23,6 +23,8 @@ const ENOUGH_FLOPS: f64 = 1e6;
 const KEPT_OFF: f64 = 0.05;
 /// Seconds of CPU time that no sample met, from which on a program with few samples is not called short.
 const MUCH_MISSED_S: f64 = 0.5;
+/// Why the samples of a function say nothing of its time.
+pub const MISSED: &str = "its samples have less time than its counts take: the sampler hardly meets threads that are shorter than its period";
 /// A function with this many samples must have been executed in the other pass, too.
 const SURE_SAMPLES: u64 = 20;
 
@@ -34,14 +36,20 @@ pub fn fastest_rate(machine: &Machine) -> f64 {
     if fastest > 0.0 { 1.5 * fastest } else { FASTEST_CORE }
 }
 
-/// Why the counts of a function contradict its samples, if they do.
-pub fn contradiction(elapsed: &Elapsed, counts: Option<&Counts>, period_s: f64, fastest: f64) -> Option<String> {
+/// Why the counts of a function contradict its samples, if they do. No sample met `missed_s` of the program's CPU time.
+pub fn contradiction(
+    elapsed: &Elapsed,
+    counts: Option<&Counts>,
+    (period_s, missed_s): (f64, f64),
+    fastest: f64,
+) -> Option<String> {
     let Some(counts) = counts else {
         let sampled = elapsed.samples >= SURE_SAMPLES;
         return sampled.then(|| "the counted pass did not execute it".to_owned());
     };
     // Spinning and kernel entries take time without being counted as work; they only make the limit wider.
-    let longest = elapsed.cpu_s + elapsed.cpu_ci95_s + elapsed.waiting_s + elapsed.kernel_s + 10.0 * period_s;
+    let longest =
+        elapsed.cpu_s + elapsed.cpu_ci95_s + elapsed.waiting_s + elapsed.kernel_s + 10.0 * period_s + missed_s;
     let least = counts.tally.instructions as f64 / fastest;
     (least > longest).then(|| {
         format!(
@@ -151,7 +159,7 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
             format!("{:.0} % of the counted pass's CPU time ran natively", 100.0 * counted.uncounted_share),
             match counted.missing {
                 Missing::OtherCode => "counts lack that code",
-                Missing::Executions => "all counts are lower bounds",
+                Missing::Executions | Missing::Work => "all counts are lower bounds",
             },
             "see the other warnings for which code it is",
         ));

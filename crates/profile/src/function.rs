@@ -17,6 +17,7 @@ use super::counters::Counter;
 use super::data::Data;
 use super::disassembly::Disassembly;
 use super::evidence::memory::Traffic;
+use super::names::{self, Difference};
 use super::pages::Pages;
 use super::prefetch::Prefetch;
 use super::system::System;
@@ -29,6 +30,9 @@ pub struct Function {
     /// The name in full, where `name` was shortened to be readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_name: Option<String>,
+    /// How `name` differs from those of other functions that are shortened alike.
+    #[serde(skip)]
+    pub difference: Option<Difference>,
     /// Module file name.
     pub module: String,
     /// Source file.
@@ -136,6 +140,21 @@ impl Function {
     /// Whether `name` is its name, shortened or in full.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.full_name.as_deref() == Some(name)
+    }
+
+    /// Its name in at most `width` characters, another than those of the other functions of its profile, as far as their names differ.
+    pub fn short_name(&self, width: usize) -> String {
+        match &self.difference {
+            Some(difference) => difference.shorten(&self.name, width),
+            None => names::shorten(&self.name, width),
+        }
+    }
+
+    /// Whether a report may print its name as `text`.
+    pub fn is_shown_as(&self, text: &str) -> bool {
+        let (least, most) = (text.chars().count(), self.name.chars().count());
+        self.is_called(text)
+            || names::may_be_shortened_to(&self.name, text) && (least..most).any(|width| self.short_name(width) == text)
     }
 
     /// How often each thread of its team called it, at least once; `None` where that was not counted.

@@ -150,6 +150,9 @@ pub struct Thread {
 /// Code of the warning that a process ran natively, uncounted, from some time on.
 pub const RELEASED_CODE: &str = "released";
 
+/// Code of the warning that the counted run did less work than the native one.
+pub const LESS_WORK_CODE: &str = "counts-of-less-work";
+
 /// Code of the warning that there are too few samples.
 pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";
 

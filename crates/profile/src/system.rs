@@ -42,6 +42,9 @@ pub struct SystemCall {
     pub count: Option<u64>,
     /// CPU seconds in the kernel; `null` without samples of the kernel.
     pub kernel_s: Option<f64>,
+    /// `count` was extended from windows.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// `kernel_s` is a part by counts: the same instruction makes several calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub divided: bool,
@@ -249,6 +252,7 @@ impl System {
             match self.calls.iter_mut().find(|known| known.name == call.name) {
                 Some(known) => {
                     known.count = sum(known.count, call.count);
+                    known.estimated |= call.estimated;
                     known.kernel_s = sum(known.kernel_s, call.kernel_s);
                     known.divided |= call.divided;
                 }

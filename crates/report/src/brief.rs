@@ -162,7 +162,7 @@ fn counts_missing(profile: &Profile) -> Option<String> {
     let reason = hottest.source.get("instructions").and_then(|source| source.reason.as_deref());
     (share >= summary::MOSTLY).then(|| {
         let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
-        let name = name::shorten(&hottest.name, 30);
+        let name = name::of(hottest, 30);
         let remedy = match profile.run.ranks.is_empty() {
             true => "`--passes both` counts more, in a second run, but no code that stays writable",
             false => "a second launch with `--passes counted` counts more, but no code that stays writable",
@@ -202,7 +202,7 @@ fn rows(shown: &[Gain<'_>], busy: f64, view: &View, width: usize) -> String {
     };
     table.set_header(titles.iter().enumerate().map(|(i, title)| cell(i, title)));
     for (gain, row) in shown.iter().zip(&cells) {
-        let name = name::shorten(&gain.function.name, name_width);
+        let name = name::of(gain.function, name_width);
         table.add_row(row.iter().enumerate().map(|(i, text)| if i == 0 { Cell::new(&name) } else { cell(i, text) }));
     }
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()

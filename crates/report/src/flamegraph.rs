@@ -9,12 +9,12 @@
 mod ground;
 mod legend;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
-use rprof_profile::{Function, Profile};
+use rprof_profile::{Function, Profile, names};
 
 use super::error::ReportError;
 use super::name::{self, printable};
@@ -69,7 +69,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
     let (mut kept_s, mut unbound_s) = (0.0, 0.0);
     let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut lines = Vec::new();
-    let mut shortened: HashMap<&str, String> = HashMap::new();
+    let shortened = short_names(work.keys().flatten(), width);
     for (names, own) in work {
         let f = names.last().and_then(|leaf| by_name.get(leaf));
         let part = match flames {
@@ -90,7 +90,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
             let mut line = String::new();
             for name in names {
                 line += if line.is_empty() { "" } else { ";" };
-                line += shortened.entry(name).or_insert_with(|| frame_name(name, width));
+                line += &shortened[name.as_str()];
             }
             lines.push(format!("{line} {micros}"));
         }
@@ -118,7 +118,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
             )
         }
     };
-    let mut palette = palette_map(profile, &by_name, width);
+    let mut palette = palette_map(profile, &by_name, &shortened);
     let mut options = options(&title, &subtitle, least);
     options.palette_map = Some(&mut palette);
     Ok(legend::below(&drawn(&mut options, &lines)?, &of_classes(classes, kept_s)))
@@ -157,7 +157,8 @@ fn compared(old: &Profile, new: &Profile, least: f64, width: usize) -> Result<St
     before.iter().for_each(|(names, s)| both.entry(stacks::from_main(names)).or_default().0 += *s);
     after.iter().for_each(|(names, s)| both.entry(stacks::from_main(names)).or_default().1 += *s);
     let micros = |s: f64| (s * 1e6).round() as u64;
-    let shown = |names: &[String]| names.iter().map(|n| frame_name(n, width)).collect::<Vec<_>>().join(";");
+    let short = short_names(both.keys().copied().flatten(), width);
+    let shown = |names: &[String]| names.iter().map(|n| short[n.as_str()].as_str()).collect::<Vec<_>>().join(";");
     let mut lines: Vec<String> = both
         .iter()
         .map(|(names, (before, after))| format!("{} {} {}", shown(names), micros(*before), micros(*after)))
@@ -193,9 +194,19 @@ fn of_differences<'a>(stacks: impl Iterator<Item = &'a (f64, f64)>) -> Vec<legen
     ]
 }
 
+/// The names of `frames` as the picture has them: different names stay different.
+fn short_names<'a>(frames: impl Iterator<Item = &'a String>, width: usize) -> HashMap<&'a str, String> {
+    let all: BTreeSet<&str> = frames.map(String::as_str).collect();
+    let all: Vec<&str> = all.into_iter().collect();
+    let short = |(name, difference): (&&str, Option<names::Difference>)| match difference {
+        Some(difference) => name::printable(&difference.shorten(name, width)),
+        None => name::shorten(name, width),
+    };
+    all.iter().zip(names::differences(&all)).map(|pair| (*pair.0, frame_name(short(pair)))).collect()
+}
+
 /// `name` as a frame of inferno's, which takes a number after a space at the end for a weight: that space does not break.
-fn frame_name(name: &str, width: usize) -> String {
-    let name = name::shorten(name, width);
+fn frame_name(name: String) -> String {
     match name.rsplit_once(' ') {
         Some((before, last)) if last.parse::<f64>().is_ok() => format!("{before}\u{a0}{last}"),
         _ => name,
@@ -224,17 +235,18 @@ fn drawn(options: &mut Options<'_>, lines: &[String]) -> Result<String, ReportEr
 }
 
 /// Colour by function name; frames that are no hot function are light grey.
-fn palette_map(profile: &Profile, by_name: &BTreeMap<String, &Function>, width: usize) -> PaletteMap {
+fn palette_map(profile: &Profile, by_name: &BTreeMap<String, &Function>, shown: &HashMap<&str, String>) -> PaletteMap {
     let mut map = PaletteMap::default();
     // inferno knows the root by the empty name, and shows it as `all`.
     map.insert("", Color { r: 200, g: 203, b: 208 });
     for frame in 0..profile.frames.len() as u32 {
         let name = stacks::name(profile, frame);
+        let Some(shown) = shown.get(name.as_str()) else { continue };
         let (r, g, b) = match by_name.get(&name) {
             Some(f) => lighter(palette::rgb(f.analysis.class.as_deref())),
             None => (216, 218, 222),
         };
-        map.insert(frame_name(&name, width), Color { r, g, b });
+        map.insert(shown, Color { r, g, b });
     }
     map
 }
@@ -353,8 +365,8 @@ mod tests {
         let (old, new) = (work(&["_start", "__libc_start_main"], 1.0), work(&["__libc_start_call_main"], 0.25));
         assert_eq!(stacks::from_main(&old.0), stacks::from_main(&new.0));
         assert_eq!(stacks::from_main(&old.0[..2]), &old.0[..2], "without main nothing is cut");
-        assert_eq!(frame_name(&old.0[3], 40), "f\u{a0}2");
-        assert_eq!(frame_name("operator new", 40), "operator new");
+        assert_eq!(frame_name(old.0[3].clone()), "f\u{a0}2");
+        assert_eq!(frame_name("operator new".into()), "operator new");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
         let f = gain.function;
         let cells: Vec<String> =
             COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
-        out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
+        out += &format!("| `{}` | {} |\n", code(&name::of(f, view.name_width(60))), cells.join(" | "));
     }
     out += &devices::markdown(profile, view, escape);
     let is_advised = |f: &&Function| !savings(f).is_empty() || !f.analysis.remarks.is_empty();
@@ -26,7 +26,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
     if !advised.is_empty() {
         out += "\nWhat to do next:\n\n";
         for f in advised {
-            let name = code(&name::shorten(&f.name, 40));
+            let name = code(&name::of(f, 40));
             for s in savings(f) {
                 out += &format!("- `{name}`: {} ({})\n", escape(&s.advice), number::range(s.seconds, s.seconds_max));
             }

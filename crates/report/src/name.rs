@@ -1,6 +1,6 @@
 //! Function names for display: C++ names of 2,000 characters are shortened, the profile keeps them whole.
 
-use rprof_profile::names;
+use rprof_profile::{Function, names};
 
 /// `kernel.c:12`: the file's name and the line, where both are known.
 pub fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
@@ -22,6 +22,11 @@ fn turns(c: char) -> bool {
 /// `name` in at most `width` characters, as [`names::shorten`] has it. Control characters become `?`.
 pub fn shorten(name: &str, width: usize) -> String {
     names::shorten(&printable(name), width)
+}
+
+/// The name of `f` in at most `width` characters, another than those of the other functions of its profile.
+pub fn of(f: &Function, width: usize) -> String {
+    printable(&f.short_name(width))
 }
 
 #[cfg(test)]

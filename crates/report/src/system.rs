@@ -70,6 +70,7 @@ fn call(call: &SystemCall) -> String {
     let name = call.name.as_deref().unwrap_or("calls of unknown number");
     let divided = if call.divided { ", divided by counts" } else { "" };
     let count = match call.count {
+        Some(n) if call.estimated => format!(" (about {} calls, estimated", grouped(n)),
         Some(1) => " (1 call".into(),
         Some(n) => format!(" ({} calls", grouped(n)),
         None => " (not counted".into(),
@@ -115,6 +116,8 @@ mod tests {
     fn what_is_most_comes_first_and_what_is_little_is_left_out() {
         let read =
             SystemCall { name: Some("read".into()), count: Some(1000), kernel_s: Some(0.31), ..SystemCall::default() };
+        let estimated = SystemCall { estimated: true, ..read.clone() };
+        assert_eq!(call(&estimated), "read 310 ms (about 1,000 calls, estimated)");
         let wait = |reason, call: &str, file, seconds| Wait { reason, call: Some(call.into()), file, seconds };
         let waits = vec![
             wait(Reason::Read, "read", Some(FileKind::Pipe), 1.2),

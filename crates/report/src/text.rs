@@ -80,7 +80,7 @@ pub fn functions(profile: &Profile, view: &View, width: usize) -> String {
         .collect();
     table.set_header(header);
     for (f, cells) in &rows {
-        let row: Vec<Cell> = std::iter::once(Cell::new(name::shorten(&f.name, name_width)))
+        let row: Vec<Cell> = std::iter::once(Cell::new(name::of(f, name_width)))
             .chain(shown.iter().map(|(i, _)| aligned(&cells[*i], *i, &right)))
             .collect();
         table.add_row(row);
@@ -157,7 +157,7 @@ fn explanations(profile: &Profile, view: &View, width: usize) -> String {
 fn explanation(f: &Function, width: usize) -> String {
     let place = name::place(f.file.as_deref(), f.line).unwrap_or_else(|| f.module.clone());
     let place = format!(" ({place})");
-    let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
+    let mut out = format!("\n{}{place}\n", name::of(f, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
     for line in account::lines(f).into_iter().chain(system::of_function(f)) {
         out += &wrap::hanging(&format!("  {line}"), width, 4);

@@ -1,5 +1,6 @@
 //! How far an experiment can be trusted, in one line: samples, load, clock, counts, and figures that are missing.
 
+use rprof_profile::run::LESS_WORK_CODE;
 use rprof_profile::{Function, Profile};
 
 use rprof_roofline::rough::ROUGH;
@@ -48,6 +49,7 @@ impl Trust {
             load(profile),
             clock(profile),
             counts(profile),
+            less_work(profile),
             nameless(profile),
             absent(profile),
             doubts(profile),
@@ -152,6 +154,12 @@ fn counts(profile: &Profile) -> Option<(Level, String)> {
         _ => Level::Poor,
     };
     Some((level, format!("{covered}, estimated ± {}", percent(error))))
+}
+
+/// The counted run did less than the native one.
+fn less_work(profile: &Profile) -> Option<(Level, String)> {
+    let is_one = profile.run.warnings.iter().any(|warning| warning.code == LESS_WORK_CODE);
+    is_one.then(|| (Level::Poor, "counts and rates are lower bounds".into()))
 }
 
 /// Mean relative error of counts that were extended from windows, weighted by time; infinite if a function's is not known. `None`:

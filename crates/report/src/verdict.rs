@@ -48,7 +48,7 @@ pub fn sentence(profile: &Profile) -> String {
         None => match hottest(profile) {
             Some(f) if f.share.is_none() => return "The counted pass alone ran: times were not measured.".into(),
             Some(f) if f.share.unwrap_or(0.0) >= ONE => {
-                return format!("{}{}", of_function(f), saved(profile, Some(f)));
+                return format!("{}{}", of_function(f, spinning(profile)), saved(profile, Some(f)));
             }
             Some(f) => spread(profile, f),
             None => return "Times were not measured.".into(),
@@ -112,9 +112,24 @@ fn in_kernel(profile: &Profile) -> Option<String> {
     ))
 }
 
-fn of_function(f: &Function) -> String {
-    let share = percent(f.share.unwrap_or(0.0));
-    format!("{share} of the CPU time is in {}, {}.", name::shorten(&f.name, NAME_WIDTH), held_by(f))
+/// `spins`: the share of the CPU time that is spent spinning, and where most of that is.
+fn of_function(f: &Function, spins: Option<(f64, &Function)>) -> String {
+    // Shares of functions are those of the work.
+    let share = percent(f.share.unwrap_or(0.0) * (1.0 - spins.map_or(0.0, |(share, _)| share)));
+    let spins = spins.map_or(String::new(), |(share, at)| {
+        format!(" {} of it is spent spinning, in {}.", percent(share), name::of(at, NAME_WIDTH))
+    });
+    format!("{share} of the CPU time is in {}, {}.{spins}", name::of(f, NAME_WIDTH), held_by(f))
+}
+
+/// The share of the CPU time that is spent spinning, where that is a part worth naming, and the function where most of it is.
+fn spinning(profile: &Profile) -> Option<(f64, &Function)> {
+    let sum = |part: fn(&Function) -> Option<f64>| profile.functions.iter().filter_map(part).sum::<f64>();
+    let (work, spins) = (sum(|f| f.cpu_s), sum(|f| f.waiting_s));
+    let share = spins / (work + spins);
+    let at =
+        profile.functions.iter().max_by(|a, b| a.waiting_s.unwrap_or(0.0).total_cmp(&b.waiting_s.unwrap_or(0.0)))?;
+    (spins > 0.0 && share >= NAMED).then_some((share, at))
 }
 
 /// `held by mispredicted branches (54 %) and the number of instructions (26 %)`

@@ -43,9 +43,9 @@ pub mod what_if;
 mod tests;
 
 use rprof_basics::on_all_cpus::on_all_cpus;
-use rprof_profile::Profile;
 use rprof_profile::function::{Analysis, Function, Source};
 use rprof_profile::run::Warning;
+use rprof_profile::{Profile, names};
 
 use bound::Bound;
 use host::{Ceilings, Host};
@@ -114,9 +114,19 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
         kept.extend(findings.kept);
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
+    tell_apart(&mut profile.functions);
     network::analyse(profile);
     if let Some(devices) = &mut profile.devices {
         device::analyse(devices, &profile.machine.gpus);
+    }
+}
+
+/// Notes how names differ that are shortened alike.
+fn tell_apart(functions: &mut [Function]) {
+    let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
+    let differences = names::differences(&names);
+    for (f, difference) in functions.iter_mut().zip(differences) {
+        f.difference = difference;
     }
 }
 

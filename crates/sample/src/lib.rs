@@ -29,6 +29,7 @@
 //! the phase of the sampling clock is; this formula needs no more than that.
 
 mod context;
+mod cut_stacks;
 mod error;
 mod gate;
 mod marks;

@@ -8,12 +8,13 @@ use rprof_profile::run::Warning;
 use rprof_tracee::jit_places;
 use rprof_tracee::markers::call::Mark;
 
+use super::cut_stacks::CutStacks;
 use super::marks::Marks;
 use super::modules::{MappedFile, Modules};
 use super::process::Process;
 use super::store::Store;
 use super::threads::Threads;
-use super::unwind::{self, Rules, StackTop};
+use super::unwind::{self, Rules, StackTop, Unwound};
 use super::weights::{self, Scale};
 use super::x86_64::registers::Registers;
 
@@ -34,6 +35,8 @@ pub(super) struct Recorder {
     pub marks: Marks,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
+    /// Stacks whose callers are not known.
+    stacks: CutStacks,
 }
 
 /// A sample as a source took it.
@@ -102,6 +105,7 @@ impl Recorder {
             first: None,
             marks: Marks::default(),
             reread_maps: false,
+            stacks: CutStacks::default(),
         }
     }
 
@@ -242,6 +246,7 @@ impl Recorder {
         weights::scale(&mut samples, &threads.infos, ending.scale);
         let cpu_s = ending.cpu_s.unwrap_or_else(|| threads.infos.iter().map(|t| t.cpu_s).sum());
         let mut warnings = ending.warnings;
+        warnings.extend(self.stacks.warning());
         if let Some(gap_s) = threads.closed_gap {
             warnings.push(Warning::new(
                 "short-waits-joined",
@@ -286,13 +291,15 @@ impl Recorder {
         let rules = &mut self.rules;
         let mut unwound = |process: &Process| match seen.registers {
             Some(registers) => unwind::unwind(&process.tables, rules, registers, seen.stack, seen.chain),
-            None => unwind::from_chain(ip, seen.chain),
+            None => Unwound { addresses: unwind::from_chain(ip, seen.chain), is_cut: false },
         };
-        let mut addresses = unwound(process);
-        let is_unknown = |process: &Process| addresses.iter().any(|a| process.locate(*a).is_none());
+        let mut found = unwound(process);
+        let is_unknown = |process: &Process| found.addresses.iter().any(|a| process.locate(*a).is_none());
         if self.reread_maps && is_unknown(process) && process.reread(&mut self.modules) {
-            addresses = unwound(process);
+            found = unwound(process);
         }
+        let Unwound { addresses, is_cut } = found;
+        self.stacks.note(is_cut, seen.stack.bytes.len());
         let anonymous = |modules: &mut Modules| CodeRef { module: modules.anonymous(seen.pid), offset: ip };
         let leaf = process.locate(ip).unwrap_or_else(|| anonymous(&mut self.modules));
         if self.modules.is_made_at_run_time(leaf.module) {

@@ -31,7 +31,22 @@ pub(super) struct StackTop<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Addresses of a stack.
+pub(super) struct Unwound {
+    pub addresses: Vec<u64>,
+    /// Its callers are beyond the copy of the stack's top, and no chain leads to them.
+    pub is_cut: bool,
+}
+
 impl StackTop<'_> {
+    /// Whether `address` is beyond the copy, in what may still be this stack.
+    fn is_beyond(&self, address: u64) -> bool {
+        /// A stack is seldom larger.
+        const LARGEST: u64 = 64 << 20;
+        let end = self.start.saturating_add(self.bytes.len() as u64);
+        !self.bytes.is_empty() && (end.saturating_sub(7)..end.saturating_add(LARGEST)).contains(&address)
+    }
+
     fn word(&self, address: u64) -> Result<u64, ()> {
         let offset = usize::try_from(address.checked_sub(self.start).ok_or(())?).map_err(|_| ())?;
         let bytes = self.bytes.get(offset..).and_then(|b| b.first_chunk()).ok_or(())?;
@@ -41,9 +56,13 @@ impl StackTop<'_> {
 
 /// Addresses of the stack, leaf first: the instruction itself, then for each caller an address inside its call.
 /// `chain` holds return addresses found by the kernel through frame pointers, the leaf left out.
-pub(super) fn unwind(tables: &Tables, rules: &mut Rules, r: Registers, stack: StackTop, chain: &[u64]) -> Vec<u64> {
+pub(super) fn unwind(tables: &Tables, rules: &mut Rules, r: Registers, stack: StackTop, chain: &[u64]) -> Unwound {
     let mut found = Vec::with_capacity(16);
-    let mut read = |address| stack.word(address);
+    let mut beyond = false;
+    let mut read = |address| {
+        beyond |= stack.is_beyond(address);
+        stack.word(address)
+    };
     let mut frames = tables.iter_frames(r.ip(), r, rules, &mut read);
     let complete = loop {
         match frames.next() {
@@ -56,10 +75,12 @@ pub(super) fn unwind(tables: &Tables, rules: &mut Rules, r: Registers, stack: St
             break true;
         }
     };
-    if !complete {
+    let (unwound, chained) = (found.len(), !complete);
+    if chained {
         splice(&mut found, chain);
     }
-    found
+    let is_cut = chained && beyond && found.len() == unwound;
+    Unwound { addresses: found, is_cut }
 }
 
 /// Addresses of the stack from the frame-pointer chain alone.
@@ -100,6 +121,19 @@ mod tests {
         let stack: Vec<u8> = [0x2000u64, 0x411, 0, 0, 0, 0, 0, 0x421].iter().flat_map(|w| w.to_le_bytes()).collect();
         let top = StackTop { start: 0x1000, bytes: &stack };
         let found = unwind(&Tables::new(), &mut Rules::new(), Registers::new(0x400, 0x1000, 0x1000), top, &[]);
-        assert_eq!(found, [0x400, 0x410]);
+        assert_eq!(found.addresses, [0x400, 0x410]);
+    }
+
+    #[test]
+    fn callers_beyond_the_copy_are_told() {
+        // The frame pointer of the caller is beyond the 64 bytes that were copied.
+        let stack: Vec<u8> = [0x9000u64, 0x411, 0, 0, 0, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let top = StackTop { start: 0x1000, bytes: &stack };
+        let cut = |chain: &[u64]| {
+            let found = unwind(&Tables::new(), &mut Rules::new(), Registers::new(0x400, 0x1000, 0x1000), top, chain);
+            (found.addresses, found.is_cut)
+        };
+        assert_eq!(cut(&[]), (vec![0x400, 0x410], true));
+        assert_eq!(cut(&[0x411, 0x421]), (vec![0x400, 0x410, 0x420], false), "the kernel's chain goes on");
     }
 }

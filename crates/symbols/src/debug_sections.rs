@@ -22,6 +22,12 @@ pub fn section(file: &ElfFile, name: &str) -> Result<Reader, SymbolError> {
     Ok(Reader::new(Arc::from(bytes), LittleEndian))
 }
 
+/// Whether `file` has the debug section `name`, compressed or not.
+pub fn has_section(file: &ElfFile, name: &str) -> bool {
+    let old = name.strip_prefix(".debug_").map(|rest| format!(".zdebug_{rest}"));
+    file.section(name).is_some() || old.is_some_and(|old| file.section(&old).is_some())
+}
+
 /// `.zdebug_*`: the compression of old toolchains, `ZLIB` and a big-endian size before the data.
 fn old_compressed(file: &ElfFile, name: &str) -> Result<Vec<u8>, SymbolError> {
     let Some(rest) = name.strip_prefix(".debug_") else { return Ok(Vec::new()) };

@@ -1,6 +1,8 @@
-//! Names as the programmer wrote them: C++, Rust and Fortran; the suffixes of compiler-made clones stay.
+//! Names as the programmer wrote them: C++, Rust, D, Ada and Fortran; the suffixes of compiler-made clones stay.
 
 use cpp_demangle::DemangleOptions;
+
+use super::dlang;
 
 /// Demangling of deeply nested names is superlinear; beyond this many bytes a name stays as it is.
 const LONGEST_MANGLED: usize = 32_768;
@@ -12,13 +14,21 @@ const MOST_DOTS: usize = 8;
 pub struct Dialect {
     /// The module holds Fortran: a trailing underscore is the compiler's.
     pub fortran: bool,
+    /// The module was made by GNAT: two underscores are a dot.
+    pub ada: bool,
 }
 
 impl Dialect {
-    /// Determines the dialect from the module's symbol names: Fortran programs call their run-time library.
-    pub fn of<'a>(mut names: impl Iterator<Item = &'a str>) -> Self {
-        let runtime = ["_gfortran_", "_FortranA", "for_write_seq", "MAIN__"];
-        Dialect { fortran: names.any(|n| runtime.iter().any(|r| n.starts_with(r))) }
+    /// Determines the dialect from the module's symbol names: programs call the run-time libraries of their languages.
+    pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        const FORTRAN: [&str; 4] = ["_gfortran_", "_FortranA", "for_write_seq", "MAIN__"];
+        const ADA: [&str; 3] = ["__gnat_", "_ada_", "ada__"];
+        let mut dialect = Dialect::default();
+        for name in names {
+            dialect.fortran |= FORTRAN.iter().any(|begin| name.starts_with(begin));
+            dialect.ada |= ADA.iter().any(|begin| name.starts_with(begin));
+        }
+        dialect
     }
 }
 
@@ -39,13 +49,24 @@ pub fn demangle(symbol: &str, dialect: Dialect) -> String {
             name if suffix.is_empty() => Some(name),
             name => Some(format!("{name} [clone {suffix}]")),
         };
-        return clone_suffixes(symbol).find_map(named).unwrap_or_else(|| symbol.to_owned());
+        let whole = clone_suffixes(symbol).find_map(named);
+        return whole.or_else(|| first_names(symbol)).unwrap_or_else(|| symbol.to_owned());
+    }
+    if let Some(name) = clone_suffixes(symbol).find_map(|(base, suffix)| Some(dlang::demangle(base)? + suffix)) {
+        return name;
     }
     let (base, suffix) = clone_suffixes(symbol).next().unwrap_or((symbol, ""));
-    match fortran(base, dialect) {
+    match fortran(base, dialect).or_else(|| ada(base, dialect)) {
         Some(name) => format!("{name}{suffix}"),
         None => symbol.to_owned(),
     }
+}
+
+/// The name of `symbol` as the compiler has it, if it demangles to that of another symbol: a Fortran function `smooth_` beside a C function
+/// `smooth`. `is_one`: whether a symbol has that name.
+pub fn unless_taken(symbol: &str, dialect: Dialect, is_one: impl Fn(&str) -> bool) -> String {
+    let name = demangle(symbol, dialect);
+    if name != symbol && is_one(&name) { symbol.to_owned() } else { name }
 }
 
 /// The host of a detached cold part: `f.cold` and `f.cold.3` → `f`.
@@ -67,6 +88,39 @@ fn rust(symbol: &str) -> Option<String> {
 fn cpp(symbol: &str) -> Option<String> {
     let parsed = cpp_demangle::Symbol::new(symbol).ok()?;
     parsed.demangle_with_options(&DemangleOptions::default()).ok()
+}
+
+/// The names with which a C++ symbol begins that the demangler does not know, as of a newer standard: `_ZN2ns3sumITk…` → `ns::sum<…>`.
+fn first_names(symbol: &str) -> Option<String> {
+    let rest = symbol.strip_prefix("_Z")?;
+    let (is_nested, mut rest) = rest.strip_prefix('N').map_or((false, rest), |inner| (true, inner));
+    rest = rest.trim_start_matches(['r', 'V', 'K']);
+    let mut names: Vec<&str> = Vec::new();
+    loop {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let Some(length) = rest[..digits].parse::<usize>().ok().filter(|_| is_nested || names.is_empty()) else {
+            break;
+        };
+        let end = digits.checked_add(length)?;
+        names.push(rest.get(digits..end)?);
+        rest = &rest[end..];
+    }
+    let arguments = if rest.starts_with('I') { "<…>" } else { "" };
+    (!names.is_empty()).then(|| names.join("::") + arguments)
+}
+
+/// GNAT `pkg__child__proc__2` → `pkg.child.proc`, `_ada_main` → `main`.
+fn ada(symbol: &str, dialect: Dialect) -> Option<String> {
+    if !dialect.ada {
+        return None;
+    }
+    if let Some(program) = symbol.strip_prefix("_ada_") {
+        return Some(program.to_owned());
+    }
+    let overloaded = symbol.rsplit_once("__").filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit() || b == b'_'));
+    let name = overloaded.map_or(symbol, |(name, _)| name);
+    let begins_well = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    (begins_well && name.contains("__") && !name.contains("___")).then(|| name.replace("__", "."))
 }
 
 /// gfortran `__mod_MOD_proc`, Intel `mod_mp_proc_`, flang `_QMmodPproc` → `mod::proc`; `dgemm_` → `dgemm`.
@@ -102,8 +156,9 @@ fn clone_suffixes(symbol: &str) -> impl Iterator<Item = (&str, &str)> {
 mod tests {
     use super::*;
 
-    const FORTRAN: Dialect = Dialect { fortran: true };
-    const C: Dialect = Dialect { fortran: false };
+    const FORTRAN: Dialect = Dialect { fortran: true, ada: false };
+    const ADA: Dialect = Dialect { fortran: false, ada: true };
+    const C: Dialect = Dialect { fortran: false, ada: false };
 
     #[test]
     fn names_of_every_language() {
@@ -127,10 +182,26 @@ mod tests {
             ("_ZdlPv@plt", C, "operator delete(void*)@plt"),
             ("compute.constprop.0", C, "compute.constprop.0"),
             ("_Znotmangled", C, "_Znotmangled"),
+            ("_D3app7hotLoopFlZd", C, "app.hotLoop(long)"),
+            ("_D3app7hotLoopFlZd.constprop.0", C, "app.hotLoop(long).constprop.0"),
+            ("_ZN2ns3sumITk\u{1}Qunknown", C, "ns::sum<…>"),
+            ("_Z5scaleITk\u{1}Qunknown", C, "scale<…>"),
+            ("solver__grid__relax__2", ADA, "solver.grid.relax"),
+            ("_ada_main", ADA, "main"),
+            ("__gnat_raise", ADA, "__gnat_raise"),
+            ("solver__grid", C, "solver__grid"),
         ];
         for (symbol, dialect, expected) in cases {
             assert_eq!(demangle(symbol, dialect), expected, "{symbol}");
         }
+    }
+
+    #[test]
+    fn a_name_that_another_symbol_has_stays_as_it_is() {
+        let name = |symbol, names: &[&str]| unless_taken(symbol, FORTRAN, |name| names.contains(&name));
+        assert_eq!(name("smooth_", &["smooth_", "smooth"]), "smooth_");
+        assert_eq!(name("smooth", &["smooth_", "smooth"]), "smooth");
+        assert_eq!(name("smooth_", &["smooth_"]), "smooth");
     }
 
     #[test]

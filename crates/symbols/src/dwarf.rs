@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use addr2line::{Context, LookupContinuation, LookupResult};
 
-use super::debug_sections::{Reader, section};
+use super::debug_sections::{Reader, has_section, section};
 use super::demangle::{Dialect, demangle};
 use super::elf_file::ElfFile;
 use super::error::SymbolError;
@@ -36,7 +36,7 @@ impl LineInfo {
         split: SplitDwarf,
         dialect: Dialect,
     ) -> Result<Option<Self>, SymbolError> {
-        if debug.section(".debug_info").is_none() && debug.section(".debug_line").is_none() {
+        if !has_section(debug, ".debug_info") && !has_section(debug, ".debug_line") {
             return Ok(None);
         }
         let mut dwarf = gimli::Dwarf::load(|id| section(debug, id.name()))?;

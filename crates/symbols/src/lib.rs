@@ -12,6 +12,7 @@ pub mod call_targets;
 pub mod debug_file;
 pub mod debug_sections;
 pub mod demangle;
+mod dlang;
 pub mod dwarf;
 pub mod elf_data;
 pub mod elf_file;

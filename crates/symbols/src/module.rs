@@ -1,14 +1,14 @@
 //! All known facts about one module's code: its function table, and its debug information on demand.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::call_targets::call_targets;
 use super::debug_file;
-use super::demangle::{Dialect, cold_host, demangle};
+use super::demangle::{Dialect, cold_host, demangle, unless_taken};
 use super::dwarf::LineInfo;
 use super::elf_data::{self, DataSymbol};
 use super::elf_file::ElfFile;
@@ -33,6 +33,8 @@ pub struct ElfModule {
     dialect: Dialect,
     table: FunctionTable,
     names: Vec<OnceCell<Arc<str>>>,
+    /// The symbols of its functions.
+    raw_names: OnceCell<HashSet<Box<str>>>,
     lines: OnceCell<Result<Option<LineInfo>, SymbolError>>,
     data: OnceCell<Vec<DataSymbol>>,
 }
@@ -110,6 +112,7 @@ impl ElfModule {
             dialect,
             table,
             names,
+            raw_names: OnceCell::new(),
             lines: OnceCell::new(),
             data: OnceCell::new(),
         }
@@ -120,9 +123,15 @@ impl ElfModule {
         let (part, function) = self.table.find(address)?;
         let name = function.name.as_deref().map(|raw| {
             let cell = &self.names[part.function as usize];
-            cell.get_or_init(|| demangle(raw, self.dialect).into()).clone()
+            cell.get_or_init(|| unless_taken(raw, self.dialect, |name| self.has_function(name)).into()).clone()
         });
         Some(Found { start: function.start, part_start: part.start, part_end: part.end, name })
+    }
+
+    /// Whether a symbol of a function has this raw name.
+    fn has_function(&self, name: &str) -> bool {
+        let raw = || self.table.functions().iter().filter_map(|function| function.name.as_deref());
+        self.raw_names.get_or_init(|| raw().map(Box::from).collect()).contains(name)
     }
 
     /// The addresses around `address` that are no code of a function.

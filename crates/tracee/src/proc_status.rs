@@ -1,5 +1,6 @@
 //! Facts from `/proc` about a thread: its process, signals, name and CPU time.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -214,6 +215,25 @@ pub fn read_cpu_seconds(tid: Pid) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
     let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
     Some(nanoseconds as f64 * 1e-9)
+}
+
+/// `first` and its living descendants.
+pub fn family(first: Pid) -> Vec<Pid> {
+    let mut children: HashMap<i32, Vec<Pid>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let pid = Pid::from_raw(pid);
+        if let Ok(status) = read_status(pid) {
+            children.entry(status.ppid).or_default().push(pid);
+        }
+    }
+    let mut found = vec![first];
+    let mut at = 0;
+    while let Some(&pid) = found.get(at) {
+        found.extend(children.get(&pid.as_raw()).into_iter().flatten());
+        at += 1;
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A traced thread: running or stopped, each its own type, so that no code can read registers of one that runs.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -119,6 +120,14 @@ impl Running {
     }
 }
 
+/// How many stops of traced threads this process has ended.
+static RESUMED: AtomicU64 = AtomicU64::new(0);
+
+/// The number of stops of traced threads that this process has ended so far.
+pub fn resumed_so_far() -> u64 {
+    RESUMED.load(Ordering::Relaxed)
+}
+
 /// A traced thread in a ptrace stop. Dropping it leaves it stopped.
 #[derive(Debug)]
 pub struct Stopped {
@@ -229,6 +238,7 @@ impl Stopped {
 
     /// Goes on; the signal with that number (0: none) is delivered first. Real-time signals have no name.
     pub fn resume_raw(self, mode: Mode, signal: i32) -> Result<Running, TraceError> {
+        RESUMED.fetch_add(1, Ordering::Relaxed);
         let request = match mode {
             Mode::Continue => libc::PTRACE_CONT,
             Mode::Step => libc::PTRACE_SINGLESTEP,

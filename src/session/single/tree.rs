@@ -4,29 +4,10 @@ use std::collections::HashMap;
 
 use nix::unistd::Pid;
 
-use crate::tracee::proc_status::{read_process_cpu_seconds, read_status};
+use crate::tracee::proc_status::{family, read_process_cpu_seconds};
 
 /// Most processes that one visit stops together.
 const MOST: usize = 64;
-
-/// `first` and its living descendants.
-fn family(first: Pid) -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<Pid>> = HashMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let pid = Pid::from_raw(pid);
-        if let Ok(status) = read_status(pid) {
-            children.entry(status.ppid).or_default().push(pid);
-        }
-    }
-    let mut found = vec![first];
-    let mut at = 0;
-    while let Some(&pid) = found.get(at) {
-        found.extend(children.get(&pid.as_raw()).into_iter().flatten());
-        at += 1;
-    }
-    found
-}
 
 /// The processes of a program at one moment.
 #[derive(Debug)]

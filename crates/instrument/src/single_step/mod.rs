@@ -213,6 +213,6 @@ impl Run {
         evidence.blocks = merge_adjacent(self.run_counts.tally.finish().0);
         (evidence.threads, evidence.cpu_s) = self.roster.finish();
         let memory = self.sink.map(|sink| sink.finish(&self.run_counts.sites));
-        Counted { status, evidence, memory, bursts: None, ended_before: None }
+        Counted { status, evidence, memory, bursts: None, ended_before: None, changed_files: false }
     }
 }

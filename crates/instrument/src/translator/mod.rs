@@ -80,7 +80,7 @@ impl CountingEngine for Translator {
         if status.is_err() {
             run.end_all();
         }
-        run.take_effects_back();
+        let changed_files = run.take_effects_back();
         let status = status?;
         let mut evidence = CountedEvidence {
             source: "translator".into(),
@@ -103,6 +103,6 @@ impl CountingEngine for Translator {
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);
         let ended_before = run.evidence.ended_before.take();
-        Ok(Counted { status, evidence, memory, bursts, ended_before })
+        Ok(Counted { status, evidence, memory, bursts, ended_before, changed_files })
     }
 }

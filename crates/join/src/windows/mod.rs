@@ -62,6 +62,7 @@ pub fn extend(
     resolver: &mut dyn Resolver,
 ) -> Extended {
     let mut timed = native::without_windows(timed, windows, off);
+    native::add_uncounted(&mut timed, windows);
     native::match_threads(&mut counted, &timed);
     // Code that is made at run time comes and goes between windows: what they met is no part of the whole.
     let is_lasting =

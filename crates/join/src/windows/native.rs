@@ -37,6 +37,15 @@ pub fn without_windows(mut timed: TimedEvidence, windows: &[Window], off: &[(u64
     timed
 }
 
+/// Spreads the seconds that threads ran natively within windows over the samples outside of them: nothing is known of these but that.
+pub fn add_uncounted(timed: &mut TimedEvidence, windows: &[Window]) {
+    let sampled_s: f64 = timed.samples.iter().map(|sample| sample.weight_s).sum();
+    let native_s: f64 = windows.iter().map(|w| w.native_s).sum();
+    if sampled_s > 0.0 {
+        timed.samples.iter_mut().for_each(|sample| sample.weight_s *= 1.0 + native_s / sampled_s);
+    }
+}
+
 /// The parts of `stretch` outside of `apart`, which is in order.
 fn cut(stretch: OnCpu, apart: &[(f64, f64)]) -> Vec<OnCpu> {
     let mut parts = Vec::new();

@@ -168,7 +168,7 @@ impl CacheModel {
             0 => (
                 "memory-opening",
                 format!(
-                    "the program ended before its memory accesses were sampled a second time for long enough; {percent:.0} % \
+                    "the collection ended before the memory accesses were sampled a second time for long enough; {percent:.0} % \
                     of them are taken to be like those seen until then, most of them at its start"
                 ),
                 "bytes beyond L1 may be those of cold caches",
@@ -176,7 +176,7 @@ impl CacheModel {
             1 => (
                 "memory-window",
                 format!(
-                    "the program ended after one window of memory sampling; {percent:.0} % of its accesses are taken to be \
+                    "the collection ended after one window of memory sampling; {percent:.0} % of the accesses are taken to be \
                     like those of that window and of its start"
                 ),
                 "how windows differ is not known: the error stated for bytes beyond L1 is how far its start differs, up to all",

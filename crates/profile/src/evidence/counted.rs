@@ -19,6 +19,16 @@ pub enum Missing {
     OtherCode,
     /// Executions of any code: a process was not counted to its end, or not at all. Every count is a lower bound.
     Executions,
+    /// Work: the program works until a time, and the counted run, which is slower, did less than the native one. Every count is a lower
+    /// bound.
+    Work,
+}
+
+impl Missing {
+    /// Whether every count is a lower bound.
+    pub fn is_of_all(self) -> bool {
+        self != Missing::OtherCode
+    }
 }
 
 /// The result of a counting engine.

@@ -9,6 +9,10 @@ const MOST_WAITING: f64 = 0.1;
 const MOST_FIRST_COPIES: f64 = 0.3;
 /// Part of a window's time that cold caches take: it begins with those that the stop left, and rprof's counters are in them, too.
 const COLD_CACHES: f64 = 0.05;
+/// CPU seconds that a thread takes to come in: pages of rprof's tables are touched for the first time, and nothing is in the caches.
+const ENTRY_S: f64 = 30e-6;
+/// Stops take at most this part of a window's time.
+const MOST_STOPPED: f64 = 0.95;
 /// Native code takes at least this part of the time of translated code.
 const LEAST_NATIVE: f64 = 0.4;
 
@@ -20,6 +24,12 @@ pub struct Window {
     pub spans: Vec<(u64, u64)>,
     /// CPU seconds in which threads waited for answers of rprof, translations for the most part.
     pub waited_s: f64,
+    /// Stops of its threads, each of which takes some of their CPU time.
+    pub stops: u64,
+    /// How often a thread came in.
+    pub entries: u64,
+    /// CPU seconds of its threads in code that was not counted.
+    pub native_s: f64,
     /// Cycles that counting added to the program's own work.
     pub extra_cycles: f64,
     /// Share of its executions in code that was translated in haste, and is slower.
@@ -54,7 +64,12 @@ impl Window {
     /// CPU seconds that its threads spent at work of their own.
     pub fn work_s(&self) -> f64 {
         let cpu_s: f64 = self.threads.iter().map(|t| t.cpu_s).sum();
-        (cpu_s - self.waited_s).max(0.0)
+        (cpu_s - self.waited_s - self.native_s).max(0.0)
+    }
+
+    /// Takes the time of its stops, each of `stop_s` CPU seconds, for time in which its threads waited.
+    pub fn price_stops(&mut self, stop_s: f64) {
+        self.waited_s += (self.stops as f64 * stop_s).min(MOST_STOPPED * self.work_s());
     }
 }
 
@@ -65,11 +80,12 @@ impl Window {
         ((work_s - self.extra_cycles / clock_hz) * (1.0 - COLD_CACHES)).max(LEAST_NATIVE * work_s)
     }
 
-    /// Share of its time in waiting for translations, and of its executions in first copies: so far its speed says little.
+    /// Share of its time in waiting for translations and in coming in, and of its executions in first copies: so far its speed says little.
     pub fn haste(&self) -> f64 {
         let cpu_s = self.work_s() + self.waited_s;
-        let waiting = if cpu_s > 0.0 { self.waited_s / cpu_s } else { 1.0 };
-        waiting + self.first_copies
+        let entering_s = self.entries as f64 * ENTRY_S;
+        let waiting = if cpu_s > 0.0 { (self.waited_s + entering_s) / cpu_s } else { 1.0 };
+        waiting.min(1.0) + self.first_copies
     }
 
     /// Whether its work took about as long as it does natively: nothing but counting slowed it down.
@@ -89,6 +105,9 @@ impl Window {
         }
         self.spans.extend(other.spans);
         self.waited_s += other.waited_s;
+        self.stops += other.stops;
+        self.native_s += other.native_s;
+        self.entries += other.entries;
         self.extra_cycles += other.extra_cycles;
         self.addresses |= other.addresses;
         for more in other.threads {
@@ -146,6 +165,20 @@ mod tests {
         let calls = vec![SiteCalls { site: n as u32 % 2, calls: n, bytes: 8 * n }];
         let (spans, blocks) = (vec![(n, n + 1)], vec![block]);
         Window { spans, waited_s: 0.5, addresses, threads, blocks, calls, ..Window::default() }
+    }
+
+    #[test]
+    fn time_in_stops_and_in_native_code_is_no_time_of_its_work() {
+        let mut window = window(1, false);
+        (window.waited_s, window.stops, window.native_s) = (0.0, 1000, 0.25);
+        assert!((window.work_s() - 0.75).abs() < 1e-9 && window.haste() < 1e-9);
+        window.price_stops(300e-6);
+        assert!((window.work_s() - 0.45).abs() < 1e-9);
+        assert!((window.haste() - 0.4).abs() < 1e-9, "so far its speed says little");
+        window.price_stops(1.0);
+        assert!(window.work_s() > 0.0);
+        let brief = Window { entries: 2, ..self::window(1, false) };
+        assert!((brief.haste() - 0.5 - 2.0 * ENTRY_S).abs() < 1e-9);
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn of_any(diff: &Diff<'_>, test: &Test) -> Judgement {
 
 fn of_named(diff: &Diff<'_>, condition: &Condition, wanted: &str) -> Result<Judgement, NoSuchName> {
     let all = || diff.changes.iter().chain(diff.changes.iter().flat_map(|change| &change.loops));
-    let exact = |change: &&Change<'_>| [change.old, change.new].into_iter().flatten().any(|f| f.is_called(wanted));
+    let exact = |change: &&Change<'_>| [change.old, change.new].into_iter().flatten().any(|f| f.is_shown_as(wanted));
     // Without template arguments and parameters.
     let bare =
         |change: &&Change<'_>| change.name().strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['(', '<']));

@@ -49,7 +49,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
     let shown = sampled.clamp(1, SHOWN);
     let mut out: String = all.iter().take(shown).map(|f| one(profile, f, view, width)).collect::<Vec<_>>().join("\n");
     if all.len() > shown {
-        let others: Vec<String> = all[shown..].iter().take(4).map(|f| name::shorten(&f.name, 40)).collect();
+        let others: Vec<String> = all[shown..].iter().take(4).map(|f| name::of(f, 40)).collect();
         let more = if all.len() > shown + 4 { ", …" } else { "" };
         let line = format!("… and {} more that match: {}{more}", all.len() - shown, others.join(", "));
         out += &format!("\n{}", wrap::hanging(&line, width, 2));
@@ -59,7 +59,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
 
 /// The hottest functions, for a name that nothing has.
 fn suggestions(profile: &Profile) -> String {
-    let hottest: Vec<String> = profile.functions.iter().take(3).map(|f| name::shorten(&f.name, 40)).collect();
+    let hottest: Vec<String> = profile.functions.iter().take(3).map(|f| name::of(f, 40)).collect();
     if hottest.is_empty() { String::new() } else { format!(" The hottest are {}.", hottest.join(", ")) }
 }
 

@@ -65,7 +65,7 @@ fn with_names(profile: &Profile, view: &View, width: usize) -> String {
     for (column_name, keys) in SOURCES {
         columns[column_name] = column(&|f| index(&sources, &sources::words(f, keys)));
     }
-    let names: Vec<String> = functions.iter().map(|f| name::shorten(&f.name, width)).collect();
+    let names: Vec<String> = functions.iter().map(|f| name::of(f, width)).collect();
     let mut data = json!({
         "name": names,
         "columns": columns,

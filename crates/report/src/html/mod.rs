@@ -215,9 +215,9 @@ fn row(gain: &Gain<'_>, view: &View, with_expected: bool) -> String {
     let f = gain.function;
     let mut out = format!(
         "<tr><td class=\"named\" title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{}</td>",
-        escape(&name::shorten(&f.name, 500)),
+        escape(&name::of(f, 500)),
         palette::hex(f.analysis.class.as_deref()),
-        escape(&name::shorten(&f.name, view.name_width(70))),
+        escape(&name::of(f, view.name_width(70))),
         place(f)
     );
     let of_table = |title: &str| table::COLUMNS.iter().find(|c| c.title == title).and_then(|c| (c.cell)(f));

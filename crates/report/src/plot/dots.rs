@@ -34,7 +34,7 @@ pub fn placed<'a>(axes: Axes, functions: impl Iterator<Item = (usize, &'a Functi
         let place = axes.place(f);
         match place.and_then(|place| Some((place, place.rate.filter(|r| *r > 0.0)?, place.outermost()?.1))) {
             Some((place, rate, intensity)) => dots.push(Dot { function: f, index, intensity, rate, axes, place }),
-            None => others.push(format!("{} ({})", name::shorten(&f.name, 32), absence(f, place))),
+            None => others.push(format!("{} ({})", name::of(f, 32), absence(f, place))),
         }
     }
     (dots, others)
@@ -103,7 +103,7 @@ pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     let fraction = f.analysis.roof_fraction.map_or("not measured".into(), percent);
     let told = format!(
         "{}\n{} of the time, {}, {} {unit}/B\n{} at {fraction} of its bound",
-        name::shorten(&f.name, 500),
+        name::of(f, 500),
         f.share.map_or("unknown share".into(), percent),
         si(d.rate, &format!("{unit}/s")),
         significant(d.intensity),
@@ -136,10 +136,7 @@ fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
             .set("r", 3.6)
             .set("class", "rf-ring")
             .set("stroke", colour.clone());
-        page::tooltip(
-            &mut ring,
-            &format!("{}: {} {unit}/B at {level}", name::shorten(&d.function.name, 500), significant(v)),
-        );
+        page::tooltip(&mut ring, &format!("{}: {} {unit}/B at {level}", name::of(d.function, 500), significant(v)));
         g.append(ring);
     }
     g

@@ -91,7 +91,9 @@ fn cut(shown: usize, total: usize) -> String {
 
 /// The function of that name, else the hottest one whose name contains it, and the others that do.
 fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchName> {
-    if let Some(f) = profile.functions.iter().find(|f| f.is_called(name)) {
+    let is_named = |f: &&Function| f.is_called(name);
+    let is_shown = |f: &&Function| f.is_shown_as(name);
+    if let Some(f) = profile.functions.iter().find(is_named).or_else(|| profile.functions.iter().find(is_shown)) {
         return Ok((f, Vec::new()));
     }
     let small = name.to_lowercase();

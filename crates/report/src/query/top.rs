@@ -64,7 +64,7 @@ pub fn text(profile: &Profile, by: By, limit: usize, view: &View) -> String {
     let row = |gain: &Gain<'_>| {
         let f = gain.function;
         vec![
-            name::shorten(&f.name, view.name_width(40)),
+            name::of(f, view.name_width(40)),
             cell(gain.saving.map(|_| seconds(gain.seconds()))),
             cell(f.share.map(percent)),
             cell(f.time_s.map(seconds)),

@@ -72,10 +72,20 @@ fn what_is_cut_says_which_option_shows_it_whole() {
     profile.functions.truncate(2);
     let told = text(&profile);
     assert!(told.contains("unbalanced. … (--all)\n"), "{told}");
-    let saving = profile.functions.iter_mut().flat_map(|f| &mut f.analysis.savings);
-    saving.for_each(|saving| saving.advice = "do this or that ".repeat(30));
-    let told = text(&profile);
+    let told = render(&profile, Format::Text, &View { width: 60, ..View::default() }).unwrap();
     assert!(told.contains(" … (--function)\n") && !told.contains(" …\n"), "{told}");
     let whole = render(&profile, Format::Text, &View { extent: crate::Extent::All, ..View::default() }).unwrap();
     assert!(!whole.contains("… (--all)") && whole.contains("words words."), "{whole}");
+}
+
+#[test]
+fn spinning_is_a_part_of_the_cpu_time_that_the_first_sentence_divides() {
+    let mut profile = sample::profile();
+    let work: f64 = profile.functions.iter().filter_map(|f| f.cpu_s).sum();
+    assert!(text(&profile).contains("31 % of the CPU time is in triad") && !text(&profile).contains("spinning"));
+    let branchy = profile.functions.iter_mut().find(|f| f.name == "branchy").unwrap();
+    branchy.waiting_s = Some(work);
+    let flat = text(&profile).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("15 % of the CPU time is in triad"), "{flat}");
+    assert!(flat.contains("50 % of it is spent spinning, in branchy."), "{flat}");
 }

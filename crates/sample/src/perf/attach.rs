@@ -1,5 +1,6 @@
-//! Samples a process that runs already, until somebody ends that or the process does.
+//! Samples a process that runs already, with its descendants, until somebody ends that or the process does.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -17,23 +18,24 @@ use crate::{Gate, SampleError, SampleOptions, Timed, reap};
 use rprof_tracee::clock::monotonic_ns;
 use rprof_tracee::maps::read_maps;
 use rprof_tracee::perf_ring::send_records;
-use rprof_tracee::proc_status::{is_runnable, read_name, read_process_cpu_seconds, threads_of};
+use rprof_tracee::proc_status::{family, is_runnable, read_name, read_process_cpu_seconds, threads_of};
 
 /// The longest time between two rounds of reading.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Samples all threads of `pid`, and all that they create, until `gate` is over or the process has ended.
+/// Samples all threads of `pid` and of its descendants, and all that they create, until `gate` is over or the process has ended.
 pub(crate) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
     let refused = |source: io::Error| SampleError::Refused { sampler: "perf", source };
     let terms = wanted(probe::cycles_interrupt(), options, greatest_rate());
     let Opened { mut rings, cpus, terms } = open_on_running(terms, pid).map_err(refused)?;
-    let others = on_other_threads(pid, &cpus, &rings, terms).map_err(refused)?;
+    let family = family(pid);
+    let others = on_other_threads(&family, &cpus, &rings, terms).map_err(refused)?;
     let start_ns = monotonic_ns();
     for ring in &mut rings {
         ring.enable().map_err(refused)?;
     }
     let mut recorder = Recorder::new();
-    meet(&mut recorder, pid, start_ns);
+    family.iter().for_each(|process| meet(&mut recorder, *process, start_ns));
     let by_cpu = cpus.into_iter().zip(rings.iter().map(AsRawFd::as_raw_fd)).collect();
     let mut pass = Pass {
         drain: Drain::new(rings),
@@ -46,7 +48,8 @@ pub(crate) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<T
         throttled: false,
         begun: Instant::now(),
     };
-    let before_s = read_process_cpu_seconds(pid).unwrap_or(0.0);
+    let before_s: HashMap<Pid, f64> =
+        family.iter().filter_map(|pid| Some((*pid, read_process_cpu_seconds(*pid)?))).collect();
     let exit = reap::exit_descriptor(pid).ok();
     gate.begin();
     while !gate.is_over() {
@@ -60,21 +63,25 @@ pub(crate) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<T
         }
     }
     drop(others);
-    Ok(pass.finish_detached((read_process_cpu_seconds(pid).unwrap_or(0.0) - before_s).max(0.0)))
+    let used_s = |process: &Pid| {
+        let before_s = before_s.get(process).copied().unwrap_or(0.0);
+        read_process_cpu_seconds(*process).map_or(0.0, |now_s| (now_s - before_s).max(0.0))
+    };
+    Ok(pass.finish_detached(self::family(pid).iter().map(used_s).sum()))
 }
 
 fn pollable(fd: i32) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// The same events on all threads but the first, which has those of the rings.
-fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[SampledEvent], terms: Terms) -> io::Result<Vec<Counter>> {
-    let tids = threads_of(pid);
-    if tids.is_empty() {
+/// The same events on all threads of `family` but the first, which has those of the rings.
+fn on_other_threads(family: &[Pid], cpus: &[usize], rings: &[SampledEvent], terms: Terms) -> io::Result<Vec<Counter>> {
+    let first = family[0];
+    if threads_of(first).is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
     let mut counters = Vec::new();
-    for tid in tids.into_iter().filter(|tid| *tid != pid) {
+    for tid in family.iter().flat_map(|process| threads_of(*process)).filter(|tid| *tid != first) {
         for (&cpu, ring) in cpus.iter().zip(rings) {
             match on_running_thread(tid, cpu, terms) {
                 Ok(counter) => {

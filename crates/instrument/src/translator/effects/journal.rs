@@ -100,6 +100,11 @@ impl Journal {
         copied().map(|copy| Kept::File(copy, meta)).map_err(|_| Why::CannotBeKept)
     }
 
+    /// Whether the run changed any file.
+    pub fn has_any(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Puts all files back. Returns those for which that failed, with the reason.
     pub fn put_back(self) -> Vec<(PathBuf, io::Error)> {
         let mut failed = Vec::new();

@@ -106,6 +106,11 @@ impl Effects {
         judged_calls().chain(writes().filter(|_| self.watches_writes))
     }
 
+    /// Whether the run changed files.
+    pub fn changed_files(&self) -> bool {
+        self.journal.has_any()
+    }
+
     /// Puts files back as the first run left them. Returns those for which that failed, with the reason.
     pub fn take_back(self) -> Vec<(PathBuf, io::Error)> {
         self.journal.put_back()

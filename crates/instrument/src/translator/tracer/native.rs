@@ -56,7 +56,7 @@ impl Program {
     }
 
     /// Measures the cost of a stop, on a stopped thread.
-    fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
+    pub fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
         let tid = stopped.tid();
         let address_space = self.address_space(tid)?;
         let mut remote = remote_in(address_space, stopped)?;

@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 
 use crate::translator::code_cache::cache::CodeCache;
 use crate::translator::code_cache::syscall_table::judge;
-use crate::translator::effects::{Caller, Unrepeatable};
+use crate::translator::effects::{Caller, Effects, Unrepeatable};
 use crate::translator::tracer::program::Program;
 use crate::translator::tracer::run::{Run, kill_process_of};
 use crate::translator::tracer::run_error::RunError;
@@ -87,8 +87,9 @@ impl Run {
         }
     }
 
-    /// Puts files back as the first run left them, and says where that failed.
-    pub fn take_effects_back(&mut self) {
+    /// Puts files back as the first run left them, and says where that failed. Whether there were any.
+    pub fn take_effects_back(&mut self) -> bool {
+        let any = self.program.effects.as_ref().is_some_and(Effects::changed_files);
         let failed = self.program.effects.take().map(|effects| effects.take_back()).unwrap_or_default();
         self.evidence.warnings.extend(failed.into_iter().map(|(path, error)| {
             Warning::new(
@@ -98,5 +99,6 @@ impl Run {
                 "run the program once more without rprof; --once runs it once",
             )
         }));
+        any
     }
 }

@@ -98,6 +98,11 @@ impl Uncounted {
         self.native.entry(why).or_default().1 += cpu_s;
     }
 
+    /// CPU seconds in native code.
+    pub fn native_s(&self) -> f64 {
+        self.native.values().map(|(_, cpu_s)| cpu_s).sum()
+    }
+
     /// The warnings about native code.
     pub(crate) fn doubts_of_native(&self) -> impl Iterator<Item = Warning> + '_ {
         self.native.iter().map(|(why, (transitions, cpu_s))| {

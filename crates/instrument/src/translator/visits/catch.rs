@@ -16,6 +16,9 @@ use rprof_tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// Of a process with more threads a window takes so many, those first that are ready to run: to stop all of them would take longer than
+/// the window.
+const MOST_THREADS: usize = 128;
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -60,7 +63,8 @@ impl Visitor {
         let mut seen: HashSet<Pid> = HashSet::new();
         let mut caught: Vec<Stopped> = Vec::new();
         loop {
-            let new: Vec<Pid> = threads_of(pid).into_iter().filter(|tid| seen.insert(*tid)).collect();
+            let mut new: Vec<Pid> = threads_of(pid).into_iter().filter(|tid| seen.insert(*tid)).collect();
+            self.keep_some(&mut new, caught.len());
             if new.is_empty() {
                 break;
             }
@@ -99,6 +103,18 @@ impl Visitor {
             }
         }
         Ok(caught)
+    }
+
+    /// Leaves as many of `threads` as a window takes beside the `taken`, those first that are ready to run; others at each window.
+    fn keep_some(&mut self, threads: &mut Vec<Pid>, taken: usize) {
+        let most = MOST_THREADS.saturating_sub(taken);
+        if threads.len() <= most {
+            return;
+        }
+        let from = self.windows.len() * MOST_THREADS % threads.len();
+        threads.rotate_left(from);
+        threads.sort_by_key(|tid| read_state(*tid) != Some('R'));
+        threads.truncate(most);
     }
 
     /// Waits until a thread of `pid` that was asked to has stopped. `None`: it runs on, or is gone.

@@ -40,6 +40,7 @@ impl Visitor {
                 for held in self.fold(space, held) {
                     let tid = held.stopped.tid();
                     let ordinal = self.run.program.threads.get(&tid).map(|t| t.ordinal);
+                    self.run.program.leave_native(tid, &mut self.run.evidence.uncounted);
                     // While it is stopped: a thread that runs natively again uses time that is none of the window's.
                     let cpu_s = self.used_s(tid);
                     if let (Ok(true), Some(thread)) = (self.send_out(held), ordinal) {
@@ -112,9 +113,21 @@ impl Visitor {
         // An error is the end of that thread.
         if let Ok((stopped, signals)) = fold(address_space, stopped) {
             self.run.program.defer_all(tid, signals);
-            held.push(Held { stopped, signal, job });
+            if let Ok(stopped) = self.measure_stops(stopped) {
+                held.push(Held { stopped, signal, job });
+            }
         }
         held
+    }
+
+    /// Measures the CPU time that a stop takes, if it is not known yet.
+    fn measure_stops(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        if self.stop_s.is_some() {
+            return Ok(stopped);
+        }
+        let (stopped, stop) = self.run.program.try_stops(stopped)?;
+        self.stop_s = Some(stop.cpu_s);
+        Ok(stopped)
     }
 
     /// Lets a thread that was led out run natively; `false`: it could not leave yet, and runs on.

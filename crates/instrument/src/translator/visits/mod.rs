@@ -37,6 +37,7 @@ use rprof_profile::evidence::memory::AccessSink;
 use rprof_profile::evidence::windows::{Window, WindowThread, folded};
 use rprof_tracee::clock::{monotonic_ns, own_cpu_time};
 use rprof_tracee::proc_status::{read_cpu_seconds, read_status};
+use rprof_tracee::thread::resumed_so_far;
 use rprof_tracee::wait::Event;
 use rprof_tracee::wake_up::Ticks;
 
@@ -129,6 +130,8 @@ pub struct Visitor {
     tracers: Tracers,
     /// The program is a rank of a job, which has a CPU for each.
     is_rank: bool,
+    /// CPU seconds that a stop takes from its thread; `None`: not measured yet.
+    stop_s: Option<f64>,
 }
 
 impl Visitor {
@@ -155,6 +158,7 @@ impl Visitor {
             alarm: Ticks::new(catch::PATIENCE),
             tracers: Tracers::default(),
             is_rank: false,
+            stop_s: None,
         }
     }
 
@@ -191,6 +195,7 @@ impl Visitor {
         self.run.recorded.samples.windows.go_on_with(&self.cpu_before);
         ticks(&mut self.run).for_each(Ticks::go_on);
         self.run.polling.polls = 0;
+        let (resumed, native_s) = (resumed_so_far(), self.run.evidence.uncounted.native_s());
         if !self.run.program.threads.is_empty() {
             let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
             let latest = entered + MOST_TIMES_LONGER * length;
@@ -200,7 +205,9 @@ impl Visitor {
             }
         }
         let leaving = Instant::now();
+        let stops = resumed_so_far() - resumed;
         let threads = self.leave();
+        let native_s = self.run.evidence.uncounted.native_s() - native_s;
         ticks(&mut self.run).for_each(Ticks::rest);
         let end_ns = monotonic_ns();
         visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
@@ -209,7 +216,8 @@ impl Visitor {
         self.close_window_of_sink();
         visit.ended = std::mem::take(&mut self.ends);
         visit.busy_s = threads.iter().map(|thread| thread.cpu_s).fold(0.0, f64::max);
-        let window = self.take_window(begin_ns, end_ns, threads);
+        let entries = threads.len() as u64;
+        let window = Window { stops, native_s, entries, ..self.take_window(begin_ns, end_ns, threads) };
         visit.counted = !window.blocks.is_empty();
         (visit.waited_s, visit.extra_cycles) = (window.waited_s, window.extra_cycles);
         visit.with_addresses = window.addresses;
@@ -349,6 +357,7 @@ impl Visitor {
             threads,
             blocks: tally.into_blocks(),
             calls: self.run.recorded.calls.end_window(),
+            ..Window::default()
         }
     }
 
@@ -359,7 +368,10 @@ impl Visitor {
 
     /// Ends the visits: the windows, and with them the evidence of the sinks, whose counts are those of the windows alone.
     pub fn finish(self) -> (Counted, Vec<Window>) {
-        let Visitor { mut run, windows, .. } = self;
+        let Visitor { mut run, mut windows, stop_s, .. } = self;
+        if let Some(stop_s) = stop_s {
+            windows.iter_mut().for_each(|window| window.price_stops(stop_s));
+        }
         let mut evidence = CountedEvidence {
             source: "windows".into(),
             wall_s: windows.iter().map(|w| w.seconds()).sum(),
@@ -375,7 +387,7 @@ impl Visitor {
         evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
         let memory = run.recorded.samples.drain.map(AccessBuffer::finish);
         let bursts = run.recorded.samples.bursts.map(Bursts::finish);
-        (Counted { status: 0, evidence, memory, bursts, ended_before: None }, windows)
+        (Counted { status: 0, evidence, memory, bursts, ended_before: None, changed_files: false }, windows)
     }
 }
 
