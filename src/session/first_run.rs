@@ -16,7 +16,7 @@ use super::inherited::Inherited;
 use super::input::Input;
 use super::job;
 use super::launcher::LaunchedRank;
-use super::options::{Budget, RunOptions};
+use super::options::RunOptions;
 use super::output::OutputFolder;
 use super::passes::{Further, Windows};
 use super::preflight::Checked;
@@ -103,10 +103,7 @@ pub fn one_pass(
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
     let Setting { options, notices, rank, .. } = setting;
-    let budget = match rank {
-        Some(_) => Budget { share: options.budget_share(), least_s: 0.0 },
-        None => options.budget(),
-    };
+    let budget = options.budget();
     notices.say(&format!(
         "runs the program once: natively and sampled, and counted in short windows that may slow it down by {budget}"
     ));

@@ -150,7 +150,9 @@ impl Pace {
             None => now_s + gap_s * (0.5 + self.random.unit()),
             Some(began_s) => {
                 // Means differ less between ranks than their last payments.
-                let mean_s = if gap_s > LEAST_GAP_S { self.paid_s / self.visits / self.budget } else { LEAST_GAP_S };
+                let is_first = self.paid_s + next_cost_s <= self.least_s;
+                let per_s = if is_first { self.budget.max(self.least_s / SPREAD_S) } else { self.budget };
+                let mean_s = if gap_s > LEAST_GAP_S { self.paid_s / self.visits / per_s } else { LEAST_GAP_S };
                 let late_s = (gap_s - MOST_BEHIND * mean_s).max(0.0);
                 meeting_s(began_s + now_s + 0.5 * LEAST_GAP_S + late_s, mean_s.max(LEAST_GAP_S)) - began_s
             }
@@ -251,6 +253,16 @@ mod tests {
         let met = one.iter().filter(|at| other.iter().any(|other| (*other - **at).abs() < 1e-6)).count();
         assert!(4 * met > 3 * other.len(), "{met} of {} and {}", one.len(), other.len());
         assert!(one.len() > other.len() && other.len() > 200, "the budget is used: {} and {}", one.len(), other.len());
+    }
+
+    #[test]
+    fn ranks_of_a_short_job_are_visited_often() {
+        let pace = Pace::new(Budget::USUAL, 0.05, 7).of_new_program(0.0).of_rank(1.7e9);
+        let (visits, paid_s) = run_with(pace, 4.0);
+        assert!(visits.len() >= 40 && (0.5..=1.2).contains(&paid_s), "{} visits, {paid_s}", visits.len());
+        let pace = Pace::new(Budget::USUAL, 0.05, 7).of_new_program(0.0).of_rank(1.7e9);
+        let (_, paid_s) = run_with(pace, 100.0);
+        assert!((3.5..=5.0).contains(&paid_s), "{paid_s}");
     }
 
     #[test]

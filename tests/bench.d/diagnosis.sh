@@ -1,0 +1,7 @@
+#!/bin/bash
+# Ten performance questions with known answers (fixtures/diagnosis): is the verdict's cause right, is its advice, is the place one of the program's
+# functions, and does the real gain lie in the interval of the saving, give or take 15 points of the time? BENCH_REPEAT (1) default runs each, all of
+# which must be right; BENCH_ONLY chooses by a regular expression.
+set -u
+. tests/bench.d/common.sh
+exec python3 tests/bench.d/diagnosis.py "$(realpath "$RPROF")" "$work_dir" "${BENCH_REPEAT:-1}" "${BENCH_ONLY:-.}"
