@@ -4,4 +4,4 @@
 # which must be right; BENCH_ONLY chooses by a regular expression.
 set -u
 . tests/bench.d/common.sh
-exec python3 tests/bench.d/diagnosis.py "$(realpath "$RPROF")" "$work_dir" "${BENCH_REPEAT:-1}" "${BENCH_ONLY:-.}"
+python3 tests/bench.d/diagnosis.py "$(realpath "$RPROF")" "$work_dir" "${BENCH_REPEAT:-1}" "${BENCH_ONLY:-.}"
