@@ -11,6 +11,7 @@
 use crate::instrument::Counted;
 use crate::join::time_use::TimeUse;
 use crate::profile::evidence::counted::{CountedEvidence, Missing};
+use crate::profile::evidence::estimate::{Estimate, Figures, Interval};
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::{LESS_WORK_CODE, Warning};
 use crate::profile::{Machine, Profile};
@@ -34,6 +35,8 @@ const EXPLAINED: f64 = 0.8;
 const MOSTLY_EXPLAINED: f64 = 0.9;
 /// The CPU time of shorter programs is that of their start.
 const LEAST_S: f64 = 0.1;
+/// The core model's word makes an interval no wider than this: it may be the model that is wrong.
+const WIDEST: f64 = 0.95;
 /// A counted run that ends at the same time as the native one lasts as long as this part of it more, and these seconds: it translates the
 /// program's code first.
 const AS_LONG: f64 = 1.05;
@@ -125,6 +128,12 @@ pub fn third_run(
         (assemble::provisional(options, machine, evidence), assemble::provisional(options, machine, &third));
     match differ(&second, &windows) {
         Some(true) => {
+            let slowdown = explained_by_model(&second).map_or(1.0, |share| 1.0 / share);
+            third
+                .counted
+                .iter_mut()
+                .filter_map(|counted| counted.estimate.as_mut())
+                .for_each(|of| widen(of, (slowdown - 1.0).min(WIDEST)));
             let Evidence { timed, counted, memory, replayed, counters, warnings, .. } = third;
             (evidence.timed, evidence.counted, evidence.memory) = (timed, counted, memory);
             (evidence.replayed, evidence.counters) = (replayed, counters);
@@ -140,6 +149,21 @@ pub fn third_run(
         None => are_lower_bounds(evidence, why),
     }
     Ok(())
+}
+
+/// Windows are as slow as the counted run, for which the core model has less time than it took: by so much their counts may be too low.
+fn widen(estimate: &mut Estimate, least: f64) {
+    let of_interval = |interval: &mut Interval| {
+        if let Interval::Within(error) = interval {
+            *error = error.max(least);
+        }
+    };
+    for function in &mut estimate.functions {
+        of_interval(&mut function.interval);
+        function.loops.iter_mut().for_each(|of_loop| of_interval(&mut of_loop.interval));
+        let Figures { flops, l1_bytes } = &mut function.figures;
+        flops.iter_mut().chain(l1_bytes).for_each(|error| *error = error.max(least));
+    }
 }
 
 /// Whether windows counted other work in the large functions of `second` than its run; `None`: they do not say.
@@ -167,6 +191,7 @@ pub fn is_without_effect(counted: &Counted) -> bool {
 mod tests {
     use super::*;
     use crate::profile::Function;
+    use crate::profile::evidence::estimate::FunctionEstimate;
     use crate::profile::function::Source;
 
     #[test]
@@ -175,6 +200,23 @@ mod tests {
         let of = |cpu_s| less_time(&timed, &CountedEvidence { cpu_s, wall_s: 3.0, ..CountedEvidence::default() });
         assert!(of(2.0).unwrap().contains("2.00 s of CPU time, the native one 3.00 s"));
         assert_eq!(of(2.97), None);
+    }
+
+    #[test]
+    fn windows_that_counting_slows_down_are_known_no_better_than_that() {
+        let function = FunctionEstimate {
+            module: 0,
+            start: 0,
+            interval: Interval::Within(0.3),
+            figures: Figures { flops: Some(0.4), l1_bytes: None },
+            loops: Vec::new(),
+        };
+        let mut estimate = Estimate { functions: vec![function], delay_s: 0.0 };
+        widen(&mut estimate, -0.1);
+        assert_eq!(estimate.functions[0].interval, Interval::Within(0.3));
+        widen(&mut estimate, 1.7);
+        assert_eq!(estimate.functions[0].interval, Interval::Within(1.7));
+        assert_eq!(estimate.functions[0].figures, Figures { flops: Some(1.7), l1_bytes: None });
     }
 
     #[test]

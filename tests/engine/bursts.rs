@@ -226,7 +226,14 @@ fn what_is_counted_is_the_same() {
         let own = counted.evidence.modules.iter().position(|m| Path::new(&m.path) == program).unwrap() as u32;
         let mut evidence = counted.evidence.clone();
         evidence.blocks.retain(|block| block.at.module == own);
-        by_instruction(&Counted { status: 0, evidence, memory: None, bursts: None, ended_before: None })
+        by_instruction(&Counted {
+            status: 0,
+            evidence,
+            memory: None,
+            bursts: None,
+            ended_before: None,
+            changed_files: false,
+        })
     };
     let expected = own(&run(&mut Translator::new(), None, &program, &["times", "120000"]));
     for sink in [None, Some(model())] {
