@@ -86,7 +86,13 @@ fn time_in_a_library_is_its_callers() {
 
 #[test]
 fn time_in_the_kernel_has_a_saving_and_a_caller() {
-    let close = SystemCall { name: Some("close".into()), count: Some(1 << 20), kernel_s: Some(1.7), divided: false };
+    let close = SystemCall {
+        name: Some("close".into()),
+        count: Some(1 << 20),
+        kernel_s: Some(1.7),
+        divided: false,
+        estimated: false,
+    };
     let callers = vec![Caller { name: "close_all".into(), seconds: 1.7 }];
     let mut wrapper = function("close", "libc.so.6", 0.1, Class::SystemCalls);
     wrapper.kernel_s = Some(1.7);
