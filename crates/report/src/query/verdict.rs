@@ -7,7 +7,10 @@ use rprof_roofline::diagnosis::{self, Candidate, Diagnosis, Interval, Place};
 
 use crate::{View, words, wrap};
 
-/// As JSON; its fields are those of `query-verdict.schema.json`.
+/// The JSON Schema of the answer.
+pub const SCHEMA: &str = include_str!("verdict.schema.json");
+
+/// As JSON; its fields are those of [`SCHEMA`].
 pub fn json(profile: &Profile, source: &str) -> Value {
     let Some(found) = diagnosis::of(profile) else {
         return json!({

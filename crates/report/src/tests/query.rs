@@ -6,6 +6,7 @@ use super::sample;
 use crate::View;
 use crate::query::{By, Query, json, text};
 use rprof_profile::Profile;
+use rprof_profile::vocabulary::Class;
 
 const TOP: Query<'static> = Query::Top { by: By::Saving, limit: 3 };
 
@@ -28,6 +29,29 @@ fn the_first_functions_come_in_the_order_asked_for_and_the_cut_is_said() {
     let told = text(&profile, &TOP, &View::default()).unwrap();
     assert!(told.contains("… and 8 more of 11 (--limit N)"), "{told}");
     assert!(answer(&profile, &TOP)["run"]["trust"].is_string());
+}
+
+#[test]
+fn the_verdict_is_one_object_and_the_text_says_the_same() {
+    let mut profile = sample::profile();
+    let verdict = Query::Verdict { source: "rprof.out" };
+    let schema: Value = serde_json::from_str(crate::query::verdict::SCHEMA).unwrap();
+    let value = answer(&profile, &verdict);
+    jsonschema::validate(&schema, &value).unwrap();
+    let saves: Vec<f64> = value["saves_s"].as_array().unwrap().iter().map(|end| end.as_f64().unwrap()).collect();
+    assert!(saves[0] <= saves[1] && saves[1] <= value["of_s"].as_f64().unwrap(), "{value}");
+    assert!(value["next"].as_str().unwrap().starts_with("rprof report rprof.out --function '"));
+    let told = text(&profile, &verdict, &View { width: 1000, ..View::default() }).unwrap();
+    assert!(told.contains(value["advice"].as_str().unwrap()), "{told}");
+    let known: Vec<&str> =
+        schema["$defs"]["cause"]["enum"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    for class in Class::ALL.iter().filter(|class| !class.name().starts_with("gpu-")) {
+        assert!(known.contains(&class.name()), "{class}");
+    }
+    profile.run.passes.retain(|pass| pass.kind != "timed");
+    let value = answer(&profile, &verdict);
+    jsonschema::validate(&schema, &value).unwrap();
+    assert_eq!((value["cause"].as_str(), value["saves_s"].is_null()), (Some("unknown"), true));
 }
 
 #[test]

@@ -71,6 +71,7 @@ pub fn is_of_memory(class: Class) -> bool {
 pub fn of_saving(f: &Function, saving: &Saving) -> &'static str {
     let chained = f.work.as_ref().is_some_and(|work| !work.chains.is_empty());
     let random = f.work.as_ref().and_then(|work| work.traffic).is_some_and(|t| t.random_lines > 0.5 * t.l1_misses);
+    let chased = f.prefetch.is_some_and(|p| p.chased > 0.5 * p.lines);
     match saving.remove.first().map(String::as_str).unwrap_or_default() {
         "threads" => "Use all CPUs: share its work out among more threads",
         "imbalance" => "Share its work out evenly: smaller chunks, or a dynamic schedule",
@@ -85,6 +86,12 @@ pub fn of_saving(f: &Function, saving: &Saving) -> &'static str {
         "fma" => "Fuse its multiplies and adds (-mfma -ffp-contract=fast)",
         "divsqrt" => "Multiply by reciprocals that are computed once, instead of dividing",
         "access" => "Load and store whole vectors, and keep values in registers instead of memory",
+        "latency" | "strides" | "cache-misses" | "no-prefetch" if chased => {
+            "Store what follows one another in the order of its use (an array instead of a list), or keep it smaller: each address comes from the load before"
+        }
+        "strides" | "cache-misses" if random => {
+            "Its accesses are random: sort them, pack the data that are used together, or prefetch the addresses that are known ahead"
+        }
         "latency" if random => {
             "Its accesses are random: prefetch the addresses that are known ahead, sort them, or put its data on huge pages"
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  functions on a CPU ─▶ user ───┐
+//!  libraries below them ▶ libraries
 //!  lines of other threads ▶ sharing
 //!  time in the kernel ─▶ kernel ─┼─▶ candidates ─▶ that which saves most ─▶ Diagnosis
 //!  threads off a CPU ─▶ waiting ─┘                 the others: ruled out, or next
@@ -14,9 +15,11 @@ mod advice;
 mod candidate;
 mod family;
 mod kernel;
+mod libraries;
 mod place;
 mod program;
 mod sharing;
+mod unexplained;
 mod user;
 mod waiting;
 
@@ -69,6 +72,7 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
     let program = Program::of(profile)?;
     let mut all = user::candidates(&program);
     all.retain(|candidate| candidate.class != Class::Threads || candidate.saves_s.is_some());
+    all.extend(libraries::candidates(&program));
     let sharing = sharing::candidates(&program);
     sharing::drop_what_it_explains(&program, &sharing, &mut all);
     all.extend(sharing);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rprof_profile::function::Function;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
+use rprof_profile::system::Reason;
 use rprof_profile::{Frame, Profile};
 
 use super::place::Place;
@@ -138,6 +139,16 @@ impl<'p> Program<'p> {
         let cpu = |f: &&Function| f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0);
         let all = self.profile.functions.iter().filter(|f| cpu(f) > 0.0);
         all.max_by(|a, b| cpu(a).total_cmp(&cpu(b))).map(|f| self.home(f))
+    }
+
+    /// Of the time in which its threads were off the CPUs, the share in which they waited for something other than a CPU.
+    pub fn blocked(&self) -> f64 {
+        let waits = self.profile.run.system.as_ref().and_then(|system| system.waits.as_deref()).unwrap_or_default();
+        let sum = |queued: bool| -> f64 {
+            waits.iter().filter(|wait| (wait.reason == Reason::RunQueue) == queued).map(|wait| wait.seconds).sum()
+        };
+        let (queued, blocked) = (sum(true), sum(false));
+        if queued + blocked > 0.0 { blocked / (queued + blocked) } else { 1.0 }
     }
 
     /// Threads at work at once: CPU seconds / seconds in which a thread was at work.

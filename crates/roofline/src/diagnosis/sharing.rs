@@ -21,9 +21,10 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
     else {
         return Vec::new();
     };
+    let blocked = program.blocked();
     let mut all: Vec<Candidate> = Vec::new();
     for f in &program.profile.functions {
-        let Some((lines, cost)) = cost(f, latency) else { continue };
+        let Some((lines, cost)) = cost(f, latency, blocked) else { continue };
         let family = Family::of(&f.name, &f.module).filter(|_| !program.is_own(f));
         let words = match family {
             Some(family) => family.advice(),
@@ -65,7 +66,7 @@ pub fn drop_what_it_explains(program: &Program<'_>, sharing: &[Candidate], all: 
     let is_there = |candidate: &Candidate| large.iter().any(|s| s.place == candidate.place);
     all.retain(|candidate| {
         let of_threads = matches!(candidate.class, Class::LoadImbalance | Class::Threads);
-        !(of_threads && !large.is_empty() || is_there(candidate) && !candidate.class.is_of_system())
+        (large.is_empty() || !of_threads) && (candidate.class.is_of_system() || !is_there(candidate))
     });
 }
 
@@ -83,11 +84,12 @@ fn alone(f: &Function) -> f64 {
 }
 
 /// Lines that came from another core, and CPU seconds that they cost, where that matters.
-fn cost(f: &Function, latency: f64) -> Option<(f64, f64)> {
+fn cost(f: &Function, latency: f64, blocked: f64) -> Option<(f64, f64)> {
     let cpu_s = f.cpu_s.filter(|s| *s > 0.0)?;
     f.team.filter(|team| *team >= 2)?;
     let lines = f.work.as_ref()?.traffic?.coherence;
     // A thread that is at work alone waits for no other: its lines are there after the first access.
-    let cost = (lines * latency).min(0.9 * cpu_s) * (1.0 - alone(f));
+    // Where it is alone because others have the CPUs, and not because the others wait for it, it says nothing.
+    let cost = (lines * latency).min(0.9 * cpu_s) * (1.0 - blocked * alone(f));
     (cost >= MATTERS * cpu_s).then_some((lines, cost))
 }

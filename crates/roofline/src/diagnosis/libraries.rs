@@ -1,0 +1,106 @@
+//! Candidates of the families of library functions, below the user's functions that call them.
+
+use std::collections::BTreeMap;
+
+use rprof_profile::confidence::Level;
+use rprof_profile::function::Function;
+use rprof_profile::vocabulary::Class;
+
+use super::advice;
+use super::candidate::{Candidate, Interval};
+use super::family::Family;
+use super::place::Place;
+use super::program::Program;
+use super::user::{HOT, figure};
+
+/// Of what is spared by not calling a function: its caller still works.
+const SPARED: f64 = 0.7;
+
+/// What is known of one family.
+struct Sum {
+    cpu_s: f64,
+    /// The user's functions below which it is, with their seconds.
+    homes: Vec<(Place, f64)>,
+    classes: BTreeMap<Class, f64>,
+    level: Level,
+    /// More than one thread calls it.
+    is_shared: bool,
+}
+
+impl Sum {
+    fn add(&mut self, f: &Function, seconds: f64, homes: Vec<(Place, f64)>) {
+        self.cpu_s += seconds;
+        for (home, share) in homes {
+            match self.homes.iter_mut().find(|(known, _)| known.function == home.function) {
+                Some((_, sum)) => *sum += share * seconds,
+                None => self.homes.push((home, share * seconds)),
+            }
+        }
+        let class = f.analysis.class.as_deref().and_then(Class::of_name);
+        if let Some(class) = class.filter(|class| *class != Class::Unknown && !class.is_of_system()) {
+            *self.classes.entry(class).or_default() += seconds;
+        }
+        self.level = self.level.min(f.analysis.confidence.as_ref().map_or(Level::Low, |c| c.level));
+        self.is_shared |= f.team.is_some_and(|team| team >= 2);
+    }
+
+    /// Whatever holds the single function, it is called too often.
+    fn class(&self, family: Family) -> Class {
+        let most = self.classes.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| *class);
+        match (family, most) {
+            (Family::Random, _) if self.is_shared => Class::Sharing,
+            (Family::Interpreter, _) | (_, None | Some(Class::Peak)) => Class::InstructionMix,
+            (_, Some(class)) => class,
+        }
+    }
+}
+
+/// All candidates: one for each family with a twentieth of the CPU time.
+pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
+    let large = sums(program).into_iter().filter(|(_, sum)| sum.cpu_s >= HOT * program.cpu_s);
+    large.map(|(family, sum)| candidate(program, family, &sum)).collect()
+}
+
+fn sums(program: &Program<'_>) -> BTreeMap<Family, Sum> {
+    let mut sums: BTreeMap<Family, Sum> = BTreeMap::new();
+    let mut of = |family: Family, f: &Function, seconds: f64, homes: Vec<(Place, f64)>| {
+        let blank =
+            || Sum { cpu_s: 0.0, homes: Vec::new(), classes: BTreeMap::new(), level: Level::High, is_shared: false };
+        sums.entry(family).or_insert_with(blank).add(f, seconds, homes);
+    };
+    for f in &program.profile.functions {
+        let Some(seconds) = f.cpu_s.filter(|s| *s > 0.0) else { continue };
+        if !program.is_own(f) {
+            if let Some(family) = Family::of(&f.name, &f.module) {
+                of(family, f, seconds, program.homes(f));
+            }
+            continue;
+        }
+        // The frames of one family that are inlined into it nest: the longest holds the others.
+        let mut inlined: BTreeMap<Family, f64> = BTreeMap::new();
+        for frame in &f.inlined {
+            if let Some(family) = Family::of(&frame.name, &f.module) {
+                let most = inlined.entry(family).or_default();
+                *most = most.max(frame.cpu_s.unwrap_or(0.0));
+            }
+        }
+        for (family, seconds) in inlined {
+            of(family, f, seconds, vec![(Place::of(f), 1.0)]);
+        }
+    }
+    sums
+}
+
+fn candidate(program: &Program<'_>, family: Family, sum: &Sum) -> Candidate {
+    let place = sum.homes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place.clone());
+    let held_s = program.elapsed(sum.cpu_s);
+    Candidate {
+        class: sum.class(family),
+        advice: Some(advice::sentence(family.advice(), place.as_ref())),
+        place,
+        held_s,
+        saves_s: Some(Interval::new(SPARED * held_s, held_s)),
+        confidence: sum.level.max(Level::Medium),
+        because: vec![figure("of the time is", held_s / program.wall_s, family.words())],
+    }
+}
