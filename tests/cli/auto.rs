@@ -247,6 +247,22 @@ fn descriptors_that_the_program_inherits_are_written_once() {
     assert_eq!(fs::read_to_string(sandbox.path().join("shared")).unwrap(), "once\n");
 }
 
+/// Windows begin after ten seconds. What was sampled before stays.
+#[test]
+fn the_samples_of_the_time_before_windows_stay() {
+    let sandbox = Sandbox::new();
+    let busy = "import time\nend = time.monotonic() + 11.5\nwhile time.monotonic() < end: pass\n";
+    sandbox.file("busy.py", busy, 0o644);
+    let output = sandbox.run(["-o", "r", "--", "/usr/bin/python3", "busy.py"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("r");
+    let samples = profile["samples"].as_array().unwrap();
+    let seconds: f64 = samples.iter().filter_map(|sample| sample["weight_s"].as_f64()).sum();
+    let timed = &profile["run"]["passes"][0];
+    let cpu_s = timed["cpu_s"].as_f64().unwrap();
+    assert!(timed["wall_s"].as_f64().unwrap() > 10.0 && seconds > 0.7 * cpu_s, "{seconds} of {cpu_s} s");
+}
+
 #[test]
 fn short_failing_and_forking_programs_get_one_clear_line() {
     let sandbox = sandbox();
