@@ -93,7 +93,12 @@ impl<'p> Program<'p> {
     }
 
     /// Where the user can change what `f` costs, and the share of its time below each such place; itself where no caller is known.
+    ///
+    /// For functions of an interpreter that is its script.
     pub fn homes(&self, f: &Function) -> Vec<(Place, f64)> {
+        if let Some(script) = self.script().filter(|_| f.file.is_none() || is_of_system(&f.module)) {
+            return vec![(script, 1.0)];
+        }
         if self.is_own(f) {
             return vec![(Place::of(f), 1.0)];
         }
@@ -103,11 +108,8 @@ impl<'p> Program<'p> {
         }
     }
 
-    /// The first of [`homes`](Self::homes); the script, for functions of its interpreter.
+    /// The one of [`homes`](Self::homes) with most.
     pub fn home(&self, f: &Function) -> Place {
-        if let Some(script) = self.script().filter(|_| f.file.is_none() || is_of_system(&f.module)) {
-            return script;
-        }
         let homes = self.homes(f).into_iter();
         homes.max_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(|| Place::of(f), |(place, _)| place)
     }
