@@ -45,6 +45,8 @@ const STARTS_S: f64 = 0.4;
 const LARGE: f64 = 0.05;
 /// Counts that differ by less than this share are the same.
 const SAME: f64 = 0.05;
+/// Windows within this share of the counts say that they are the same.
+const TELLS: f64 = 0.25;
 /// Counts of windows are taken for others from this part of their interval on.
 const BEYOND: f64 = 0.6;
 
@@ -179,7 +181,11 @@ fn differ(second: &Profile, windows: &Profile) -> Option<bool> {
         error += of_estimate * estimate as f64;
     }
     let apart = (estimated - counted).abs();
-    (counted > 0.0).then(|| apart > (SAME * counted).max(BEYOND * error))
+    if apart > (SAME * counted).max(BEYOND * error) {
+        return Some(true);
+    }
+    // A wide interval holds other counts, too.
+    (counted > 0.0 && error <= TELLS * counted).then_some(false)
 }
 
 /// Whether the second run may be repeated: it did nothing that had to be put back, and was not ended.

@@ -373,7 +373,13 @@ fn with_64_mib_the_core_is_measured_and_memory_says_why_not() {
             "{ceiling:?}"
         );
     }
-    assert!(machine.value("dp.fma", 1).is_some() && machine.value("l2.read", 1).is_some());
+    // A slow host may leave the time for one of them out, but memory is not the reason.
+    let is_measured = |id: &str| {
+        let ceiling = machine.ceilings.iter().find(|c| c.id == id && c.threads == 1).expect("an entry");
+        ceiling.value.is_some()
+            || ceiling.reason.as_deref().is_some_and(|reason| reason.contains("did not fit the time"))
+    };
+    assert!(is_measured("dp.fma") && is_measured("l2.read"));
 }
 
 #[test]
