@@ -79,7 +79,10 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
     if let Some(beyond) = beyond_the_model(f) {
         let seconds = beyond.seconds(time);
         let because = vec![share.clone(), why(f, beyond.class)];
-        all.push(blank(beyond.class, Some(seconds), advice::of_class(f, beyond.class), Level::Low, because));
+        let is_its = |saving: &&Saving| saving.remove.iter().any(|r| advice::class_of(r, beyond.class) == beyond.class);
+        let words = f.analysis.savings.iter().find(is_its).map(|saving| advice::of_saving(f, saving));
+        let words = words.or_else(|| advice::of_class(f, beyond.class));
+        all.push(blank(beyond.class, Some(seconds), words, Level::Low, because));
     }
     if let Some(saves) = recurrence(f, time) {
         let because = vec![share.clone(), why(f, Class::Ilp)];
