@@ -89,10 +89,7 @@ pub fn of_saving(f: &Function, saving: &Saving) -> &'static str {
         "latency" | "strides" | "cache-misses" | "no-prefetch" if chased => {
             "Store what follows one another in the order of its use (an array instead of a list), or keep it smaller: each address comes from the load before"
         }
-        "strides" | "cache-misses" if random => {
-            "Its accesses are random: sort them, pack the data that are used together, or prefetch the addresses that are known ahead"
-        }
-        "latency" if random => {
+        "latency" | "strides" | "cache-misses" if random => {
             "Its accesses are random: prefetch the addresses that are known ahead, sort them, or put its data on huge pages"
         }
         "latency" => "Hide the latency of its misses: prefetch ahead, sort the accesses, or keep the data smaller",
