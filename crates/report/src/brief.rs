@@ -4,7 +4,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use rprof_profile::{Function, Profile};
-use rprof_roofline::diagnosis::{self, Candidate, Place};
+use rprof_roofline::diagnosis::{self, Candidate, Diagnosis, Place};
 use rprof_roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
@@ -30,12 +30,13 @@ const VERDICT_LINES: usize = 3;
 /// The report.
 pub fn report(profile: &Profile, view: &View) -> String {
     let width = view.width.clamp(60, 200);
+    let found = diagnosis::of(profile);
     let mut out = format!("rprof: {}\n", name::shorten(&profile.run.command.join(" "), width - 7));
     out += &wrap::at_most(&ended(profile), width, 0, 1);
     if let Some(missing) = profile.run.warnings.iter().find(|warning| warning.code == "ranks-missing") {
         out += &wrap::at_most(&summary::sentence(&missing.text), width, 0, 2);
     }
-    out += &wrap::at_most(&verdict::sentence(profile), width, 0, VERDICT_LINES);
+    out += &wrap::at_most(&verdict::sentence_of(profile, found.as_ref()), width, 0, VERDICT_LINES);
     let all = if profile.run.warnings.is_empty() { "" } else { " (--all)" };
     let trust = Trust::of(profile);
     out += &wrap::at_most(&format!("{}{all}", trust.line()), width, 2, 2);
@@ -46,7 +47,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out.push('\n');
         let rest = more(view, width).lines().count() + 1;
         let room = LINES.saturating_sub(out.lines().count() + rest);
-        out += &functions(profile, view, width, room);
+        out += &functions(profile, found.as_ref(), view, width, room);
     }
     if trust.level < Level::Good {
         let room = LINES.saturating_sub(out.lines().count() + more(view, width).lines().count() + 2);
@@ -90,7 +91,7 @@ pub fn more(view: &View, width: usize) -> String {
 }
 
 /// Table and advice in at most `room` lines.
-fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> String {
+fn functions(profile: &Profile, found: Option<&Diagnosis>, view: &View, width: usize, room: usize) -> String {
     if profile.functions.iter().any(|f| f.analysis.expected.is_some()) {
         return text::functions(profile, view, width) + &text::left_out(profile, view);
     }
@@ -115,7 +116,7 @@ fn functions(profile: &Profile, view: &View, width: usize, room: usize) -> Strin
         out += &wrap::hanging(&format!(" {why}"), width, 1);
     }
     let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
-    let advised = advice(profile).into_iter().take(ADVISED);
+    let advised = found.map(advice).unwrap_or_default().into_iter().take(ADVISED);
     let mut told = String::new();
     for line in unnamed.into_iter().chain(counts_missing(profile)).chain(advised) {
         let line = wrap::cut(&line, width, 2, ADVICE_LINES, CUT_ADVICE);
@@ -172,8 +173,7 @@ fn counts_missing(profile: &Profile) -> Option<String> {
 }
 
 /// `→ triad: Write what is not read again past the caches …`: what the diagnosis advises, one line for each place.
-fn advice(profile: &Profile) -> Vec<String> {
-    let Some(found) = diagnosis::of(profile) else { return Vec::new() };
+fn advice(found: &Diagnosis) -> Vec<String> {
     let first = found.place.clone().zip(found.advice.clone());
     let worthwhile = |candidate: &&Candidate| candidate.saves_s.is_some_and(|s| s.most >= WORTHWHILE * found.of_s);
     let others = found.others.iter().filter(worthwhile).filter_map(|c| c.place.clone().zip(c.advice.clone()));

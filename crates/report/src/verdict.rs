@@ -12,7 +12,7 @@ use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::{Reason, Wait};
 use rprof_profile::{Function, Profile};
 use rprof_roofline::account;
-use rprof_roofline::diagnosis::{self, Interval};
+use rprof_roofline::diagnosis::{self, Diagnosis, Interval};
 
 use super::number::{percent, seconds};
 use super::{devices, mpi, name, summary, table, words};
@@ -30,6 +30,11 @@ const NAME_WIDTH: usize = 36;
 
 /// The sentence.
 pub fn sentence(profile: &Profile) -> String {
+    sentence_of(profile, diagnosis::of(profile).as_ref())
+}
+
+/// [`sentence`], with the diagnosis of `profile`.
+pub fn sentence_of(profile: &Profile, found: Option<&Diagnosis>) -> String {
     if let Some(doubt) = profile.run.warnings.iter().find(|w| w.code == TOO_FEW_SAMPLES_CODE) {
         return summary::sentence(&doubt.text);
     }
@@ -48,13 +53,13 @@ pub fn sentence(profile: &Profile) -> String {
         None => match hottest(profile) {
             Some(f) if f.share.is_none() => return "The counted pass alone ran: times were not measured.".into(),
             Some(f) if f.share.unwrap_or(0.0) >= ONE => {
-                return format!("{}{}", of_function(f, spinning(profile)), saved(profile, Some(f)));
+                return format!("{}{}", of_function(f, spinning(profile)), saved(found, Some(f)));
             }
             Some(f) => spread(profile, f),
             None => return "Times were not measured.".into(),
         },
     };
-    format!("{subject}{}", saved(profile, None))
+    format!("{subject}{}", saved(found, None))
 }
 
 fn is_demo(profile: &Profile) -> bool {
@@ -187,8 +192,8 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
 }
 
 /// ` Most to save: 0.6 to 0.8 s of 1.99 s, in NAME: mispredicted branches.`
-fn saved(profile: &Profile, subject: Option<&Function>) -> String {
-    let Some(found) = diagnosis::of(profile) else { return String::new() };
+fn saved(found: Option<&Diagnosis>, subject: Option<&Function>) -> String {
+    let Some(found) = found else { return String::new() };
     let Some(saves) = found.saves_s.filter(|saves| saves.most >= WORTHWHILE * found.of_s) else {
         return String::new();
     };

@@ -37,7 +37,7 @@ pub fn json(profile: &Profile, source: &str) -> Value {
 pub fn text(profile: &Profile, view: &View) -> String {
     let Some(found) = diagnosis::of(profile) else { return format!("{}\n", crate::verdict::sentence(profile)) };
     let width = view.width;
-    let mut out = wrap::hanging(&crate::verdict::sentence(profile), width, 2);
+    let mut out = wrap::hanging(&crate::verdict::sentence_of(profile, Some(&found)), width, 2);
     if let Some(advice) = &found.advice {
         out += &wrap::hanging(&format!("→ {advice}"), width, 2);
     }

@@ -47,6 +47,19 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Nothing is known of the time, most of which is at `place`.
+    pub fn unknown(place: Option<Place>) -> Candidate {
+        Candidate {
+            class: Class::Unknown,
+            place,
+            held_s: 0.0,
+            saves_s: None,
+            advice: None,
+            confidence: Level::Low,
+            because: Vec::new(),
+        }
+    }
+
     /// The candidate with nothing beyond `wall_s` seconds.
     pub fn within(mut self, wall_s: f64) -> Candidate {
         self.held_s = self.held_s.min(wall_s);

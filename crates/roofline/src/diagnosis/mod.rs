@@ -77,48 +77,34 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
     sharing::drop_what_it_explains(&program, &sharing, &mut all);
     all.extend(sharing);
     all.extend(kernel::candidates(&program));
-    let waiting = waiting::candidates(&program);
-    waiting::drop_what_only_waits(&program, &waiting, &mut all);
+    let waiting = waiting::candidate(&program);
+    waiting::drop_what_only_waits(&program, waiting.as_ref(), &mut all);
     all.extend(waiting);
     let mut all: Vec<Candidate> = all.into_iter().map(|candidate| candidate.within(program.wall_s)).collect();
     all.retain(|candidate| candidate.held_s >= MENTIONED * program.wall_s);
     all.sort_by(|a, b| b.worth().total_cmp(&a.worth()));
     let mut all = all.into_iter();
-    let first = all.next();
+    let first = all.next().unwrap_or_else(|| Candidate::unknown(program.hottest()));
     let others: Vec<Candidate> = all.collect();
-    let ruled_out = ruled_out(&program, first.as_ref(), &others);
-    Some(match first {
-        Some(first) => Diagnosis {
-            cause: first.class,
-            place: first.place,
-            advice: first.advice,
-            saves_s: first.saves_s,
-            of_s: program.wall_s,
-            confidence: first.confidence,
-            because: first.because,
-            ruled_out,
-            others,
-        },
-        None => Diagnosis {
-            cause: Class::Unknown,
-            place: program.hottest(),
-            advice: None,
-            saves_s: None,
-            of_s: program.wall_s,
-            confidence: Level::Low,
-            because: Vec::new(),
-            ruled_out,
-            others,
-        },
+    let ruled_out = ruled_out(&program, first.class, &others);
+    Some(Diagnosis {
+        cause: first.class,
+        place: first.place,
+        advice: first.advice,
+        saves_s: first.saves_s,
+        of_s: program.wall_s,
+        confidence: first.confidence,
+        because: first.because,
+        ruled_out,
+        others,
     })
 }
 
 /// The causes that cost less than what was chosen, or next to nothing.
-fn ruled_out(program: &Program<'_>, first: Option<&Candidate>, others: &[Candidate]) -> Vec<(Class, String)> {
+fn ruled_out(program: &Program<'_>, cause: Class, others: &[Candidate]) -> Vec<(Class, String)> {
     let mut told: Vec<(Class, String)> = Vec::new();
     for candidate in others {
-        if first.is_some_and(|first| first.class == candidate.class) || told.iter().any(|(c, _)| *c == candidate.class)
-        {
+        if candidate.class == cause || told.iter().any(|(c, _)| *c == candidate.class) {
             continue;
         }
         let at_most = candidate.saves_s.map_or(candidate.held_s, |saves| saves.most);
@@ -128,7 +114,7 @@ fn ruled_out(program: &Program<'_>, first: Option<&Candidate>, others: &[Candida
         ));
     }
     for class in LOOKED_AT {
-        let is_known = told.iter().any(|(c, _)| *c == class) || first.is_some_and(|first| first.class == class);
+        let is_known = told.iter().any(|(c, _)| *c == class) || class == cause;
         if !is_known {
             told.push((class, format!("less than {:.0} % of the time", 100.0 * MENTIONED)));
         }

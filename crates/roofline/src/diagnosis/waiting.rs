@@ -19,20 +19,16 @@ const PARALLEL_RUNTIMES: [&str; 4] = ["libgomp", "libomp", "libiomp", "libtbb"];
 /// Waiting from this share of the elapsed time on explains why threads have uneven work.
 const EXPLAINS_IMBALANCE: f64 = 0.15;
 
-/// All candidates: one for the reason of most waiting.
-pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
-    one(program).into_iter().collect()
-}
-
 /// Uneven work and unused CPUs are no cause where threads wait for a lock or for one another's results.
-pub fn drop_what_only_waits(program: &Program<'_>, waiting: &[Candidate], all: &mut Vec<Candidate>) {
+pub fn drop_what_only_waits(program: &Program<'_>, waiting: Option<&Candidate>, all: &mut Vec<Candidate>) {
     let explains = |candidate: &Candidate| candidate.held_s >= EXPLAINS_IMBALANCE * program.wall_s;
-    if waiting.iter().any(explains) && !is_parallel_region(program) {
+    if waiting.is_some_and(explains) && !is_parallel_region(program) {
         all.retain(|candidate| !matches!(candidate.class, Class::LoadImbalance | Class::Threads));
     }
 }
 
-fn one(program: &Program<'_>) -> Option<Candidate> {
+/// The candidate of the reason for most waiting.
+pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
     let system = program.profile.run.system.as_ref()?;
     let waits: Vec<&Wait> = system.waits.as_ref()?.iter().filter(|wait| is_of_program(wait)).collect();
     let waited: f64 = waits.iter().map(|wait| wait.seconds).sum();
