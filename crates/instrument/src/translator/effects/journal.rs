@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, File, Metadata, Permissions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -94,7 +94,7 @@ impl Journal {
         }
         let copied = || -> io::Result<File> {
             let mut copy = unnamed()?;
-            io::copy(&mut File::open(path)?, &mut copy)?;
+            copy_all(File::open(path)?, &mut copy)?;
             Ok(copy)
         };
         copied().map(|copy| Kept::File(copy, meta)).map_err(|_| Why::CannotBeKept)
@@ -149,10 +149,23 @@ impl Kept {
                     remove(path)?;
                 }
                 let mut file = File::options().write(true).create(true).truncate(true).open(path)?;
-                io::copy(&mut File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))?, &mut file)?;
+                copy_all(File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))?, &mut file)?;
                 own(path, meta)?;
                 set_times(path, meta)
             }
+        }
+    }
+}
+
+/// Copies the rest of `from`. `std::io::copy` fails when one of rprof's ticks interrupts it in the kernel.
+fn copy_all(mut from: File, to: &mut File) -> io::Result<()> {
+    let mut bytes = vec![0; 1 << 18];
+    loop {
+        match from.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(count) => to.write_all(&bytes[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -240,5 +253,23 @@ mod tests {
         assert_eq!(fs::read_link(at("link")).unwrap(), Path::new("written"));
         assert!(at("folder").is_dir() && !at("made").exists() && !at("new").exists());
         assert_eq!(fs::read_to_string(at("old")).unwrap(), "before");
+    }
+
+    #[test]
+    fn ticks_do_not_interrupt_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fs::canonicalize(folder.path()).unwrap().join("result");
+        let mut ticks = rprof_tracee::wake_up::Ticks::new(Duration::from_micros(50));
+        let content: Vec<u8> = (0..8 << 20).map(|i: u32| (i % 251) as u8).collect();
+        for _ in 0..20 {
+            let mut journal = Journal::new(SystemTime::now());
+            fs::write(&path, &content).unwrap();
+            ticks.go_on();
+            assert_eq!(journal.note(&path, true), Ok(()));
+            fs::write(&path, "of the second run").unwrap();
+            assert!(journal.put_back().is_empty());
+            ticks.rest();
+            assert!(fs::read(&path).unwrap() == content, "the content is the first run's");
+        }
     }
 }
