@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
 
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
@@ -11,6 +12,7 @@ use crate::translator::code_cache::contexts::Contexts;
 use crate::translator::code_cache::version::Version;
 use crate::translator::program::excursions::Excursion;
 use rprof_tracee::address::Address;
+use rprof_tracee::proc_status::is_runnable;
 use rprof_tracee::thread::{Running, SignalInfo};
 
 /// A signal that arrived where it could not be delivered.
@@ -55,6 +57,8 @@ pub struct Thread {
     pub interrupted: Option<Interrupted>,
     /// It must fault where the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
+    /// When it was last seen waiting for something other than a processor.
+    waited_at: Option<Instant>,
 }
 
 impl Deferred {
@@ -104,12 +108,24 @@ impl Thread {
             version,
             interrupted: None,
             cut_off: None,
+            waited_at: None,
         }
     }
 
     /// Whether it waits for an arena.
     pub fn is_stalled(&self) -> bool {
         self.interrupted == Some(Interrupted::ForArena)
+    }
+
+    /// Whether it runs or waits for a processor. The kernel is not asked again within `again` about a thread that waited for
+    /// something else.
+    pub fn is_runnable(&mut self, tid: Pid, again: Duration) -> bool {
+        if self.waited_at.is_some_and(|at| at.elapsed() < again) {
+            return false;
+        }
+        let runs = is_runnable(tid);
+        self.waited_at = (!runs).then(Instant::now);
+        runs
     }
 
     /// For interrupting it.

@@ -11,7 +11,6 @@ use crate::translator::tracer::program::Program;
 use crate::translator::tracer::recorded::Recorded;
 use crate::translator::tracer::run_error::RunError;
 use rprof_tracee::address::CacheAddress;
-use rprof_tracee::proc_status::is_runnable;
 use rprof_tracee::thread::Stopped;
 
 impl Recorded {
@@ -56,7 +55,7 @@ impl Recorded {
                 drain.record_all(thread);
             }
             // A thread that waits for something would have its system call interrupted.
-            if (thread.version != wanted || peek) && !thread.is_stalled() && is_runnable(tid) {
+            if (thread.version != wanted || peek) && !thread.is_stalled() && thread.is_runnable(tid, LOOK) {
                 if peek {
                     thread.interrupted = Some(Interrupted::ToLook);
                 }
