@@ -57,14 +57,19 @@ pub fn doubt(is_judged: bool, options: &RunOptions, machine: &Machine, evidence:
     if counted.estimate.is_some() || timed.cpu_s < LEAST_S || !TimeUse::of(counted).may_decide() {
         return None;
     }
+    let lasts_as_long = counted.wall_s <= AS_LONG * timed.wall_s + STARTS_S;
+    let less_time = less_time(timed, counted);
+    // The join takes a second or so, and most counted runs last longer.
+    if less_time.is_none() && !lasts_as_long {
+        return None;
+    }
     let explained = explained_by_model(&assemble::provisional(options, machine, evidence));
     if explained.is_some_and(|share| share >= MOSTLY_EXPLAINED) {
         return None;
     }
-    if let Some(words) = less_time(timed, counted) {
-        return Some(words);
+    if less_time.is_some() {
+        return less_time;
     }
-    let lasts_as_long = counted.wall_s <= AS_LONG * timed.wall_s + STARTS_S;
     if explained.is_none() && is_judged && lasts_as_long {
         return Some(format!("the counted run lasted {:.1} s, the native one {:.1} s", counted.wall_s, timed.wall_s));
     }

@@ -21,6 +21,11 @@ use super::single::Visited;
 const COUNT_AGAIN: &str =
     "a start with --passes both counts more, in a second run; for ranks a second launch with --passes counted";
 
+/// Seconds that the replay of bursts may take, as a part of the native run, at least, and at most.
+const REPLAYED: f64 = 0.5;
+const LEAST_REPLAY_S: f64 = 1.0;
+const MOST_REPLAY_S: f64 = 3.0;
+
 /// The clock of a core that rprof knows no ceiling of.
 const USUAL_HZ: f64 = 3e9;
 
@@ -102,7 +107,10 @@ impl Evidence {
         self.replayed = bursts.map(|bursts| {
             let threads: BTreeSet<u32> = bursts.bursts.iter().map(|burst| burst.thread).collect();
             let threads = (threads.len() as u32 * processes).clamp(1, machine.cores.max(1));
-            replay::replay(&bursts, counted.memory.as_ref(), machine, replay::Options { threads, ..Default::default() })
+            let native_s = self.timed.as_ref().map_or(f64::INFINITY, |timed| timed.wall_s);
+            let seconds = (REPLAYED * native_s).clamp(LEAST_REPLAY_S, MOST_REPLAY_S);
+            let options = replay::Options { threads, seconds, ..Default::default() };
+            replay::replay(&bursts, counted.memory.as_ref(), machine, options)
         });
         self.counted = Some(counted.evidence);
         self.memory = counted.memory;

@@ -4,6 +4,8 @@
 //! traffic divided by the traffic that the kernel moves by definition. It contains the effects of page placement and replacement on
 //! streams, but not those of real prefetchers and replacement policies.
 
+use rprof_basics::on_all_cpus::on_all_cpus;
+
 use crate::address::page_color::{PageColoring, SetSample};
 use crate::caches::geometry::Geometry;
 use crate::caches::line::{Bytes, Line, Owner};
@@ -97,7 +99,7 @@ fn moved_lines(caches: &Hierarchy, owner: Owner) -> u64 {
 
 /// Modelled over known traffic of each ceiling kernel, by the ceiling's id.
 pub fn ratios(geometry: &Geometry, placement: PageColoring) -> Vec<(&'static str, f64)> {
-    KERNELS.iter().map(|kernel| (kernel.id, kernel.ratio(geometry, placement))).collect()
+    on_all_cpus(KERNELS.iter(), |kernel| (kernel.id, kernel.ratio(geometry, placement)))
 }
 
 /// The relative error of the ratio that is furthest from 1.
