@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::modules::{Modules, Pass, Place};
 use super::resolver::{DataAt, InlinedAt, Resolver, SourceLine};
 use rprof_profile::code::{CodeRef, ModuleInfo, ModuleKind};
+use rprof_profile::evidence::ThreadInfo;
 
 /// Index of a function in the [`CodeMap`].
 pub type FunctionId = u32;
@@ -43,13 +44,17 @@ pub struct CodeMap<'r> {
     parts: Vec<BTreeMap<u64, (u64, FunctionId)>>,
     functions: Vec<KnownFunction>,
     by_key: HashMap<Key, FunctionId>,
+    /// The program has one thread, and no other rank: nobody else changes its memory.
+    pub is_alone: bool,
 }
 
 impl<'r> CodeMap<'r> {
-    /// An empty map over `modules`.
-    pub fn new(modules: Modules, resolver: &'r mut dyn Resolver) -> Self {
+    /// An empty map over `modules` of a program with these `threads`, by pass.
+    pub fn new(modules: Modules, threads: [&[ThreadInfo]; 2], resolver: &'r mut dyn Resolver) -> Self {
         let parts = modules.joint().iter().map(|_| BTreeMap::new()).collect();
-        CodeMap { resolver, modules, parts, functions: Vec::new(), by_key: HashMap::new() }
+        let is_rank = modules.joint().iter().any(|module| module.file_name().starts_with("libmpi"));
+        let is_alone = !is_rank && threads.iter().all(|of_pass| of_pass.len() <= 1);
+        CodeMap { resolver, modules, parts, functions: Vec::new(), by_key: HashMap::new(), is_alone }
     }
 
     /// The place of `code` of `pass`.

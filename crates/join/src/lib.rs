@@ -117,7 +117,7 @@ pub fn join(
     let timed_modules = evidence.timed.map_or(&[][..], |t| &t.modules);
     let counted_modules = evidence.counted.map_or(&[][..], |c| &c.modules);
     let created = [evidence.timed.map_or(&[][..], |t| &t.threads), evidence.counted.map_or(&[][..], |c| &c.threads)];
-    let mut code = CodeMap::new(Modules::new(timed_modules, counted_modules, created), resolver);
+    let mut code = CodeMap::new(Modules::new(timed_modules, counted_modules, created), created, resolver);
     // ExecutedBlocks calls show where functions begin, so the counted pass comes first.
     let executed = evidence.counted.map(|counted| ExecutedBlocks::new(counted, &mut code));
     let sampled = evidence.timed.map(|timed| Sampled::new(timed, &mut code));

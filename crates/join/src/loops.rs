@@ -64,7 +64,9 @@ impl LoopNest {
                 };
                 let mut nest = Self::new(CodeGraph::new(runs), entry);
                 nest.mark_polls_with_calls(function, code);
-                nest.mark_spins(|graph, own| busiest(graph, own, executions));
+                if !code.is_alone {
+                    nest.mark_spins(|graph, own| busiest(graph, own, executions));
+                }
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, l, own| most_rounds(graph, l, own, executions), &yields);
                 nest
@@ -74,7 +76,9 @@ impl LoopNest {
                 let graph = CodeGraph::new(runs.iter().map(|(start, bytes)| (*start, bytes.as_slice())));
                 let mut nest = Self::new(graph, entry);
                 nest.mark_polls_with_calls(function, code);
-                nest.mark_spins(|graph, own| most_time(graph, own, samples));
+                if !code.is_alone {
+                    nest.mark_spins(|graph, own| most_time(graph, own, samples));
+                }
                 let yields = nest.yielding_calls(function, code);
                 nest.mark_spins_with_calls(|graph, _, own| most_time(graph, own, samples), &yields);
                 nest
@@ -115,7 +119,7 @@ impl LoopNest {
         ends.map(Instruction::ip).max()
     }
 
-    /// Marks the loops that only poll on their usual way: over those of a loop's own blocks, without inner loops, that `usual` keeps.
+    /// Marks the loops that only poll on their usual way, and wait for another thread there: over those of a loop's own blocks, without inner loops, that `usual` keeps.
     fn mark_spins(&mut self, usual: impl Fn(&CodeGraph, &[usize]) -> Vec<usize>) {
         for i in 0..self.loops.len() {
             if !self.loops[i].waits {

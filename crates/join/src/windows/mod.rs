@@ -73,7 +73,7 @@ pub fn extend(
     let (factors, functions, seconds) = {
         let mut code = {
             let threads = [&timed.threads[..], &counted.threads[..]];
-            CodeMap::new(Modules::new(&timed.modules, &counted.modules, threads), resolver)
+            CodeMap::new(Modules::new(&timed.modules, &counted.modules, threads), threads, resolver)
         };
         let executed = ExecutedBlocks::new(&counted, &mut code);
         let sampled = Sampled::new(&timed, &mut code);
