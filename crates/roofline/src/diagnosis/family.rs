@@ -23,6 +23,12 @@ pub enum Family {
     Elementary,
     /// An interpreter's loop.
     Interpreter,
+    /// Finding objects that nobody uses any more.
+    GarbageCollection,
+    /// Matching of regular expressions.
+    RegularExpressions,
+    /// Compression and its reverse.
+    Compression,
 }
 
 impl Family {
@@ -38,8 +44,20 @@ impl Family {
         {
             return Some(Family::Exceptions);
         }
-        if begins(&["PyEval_"]) {
+        if is_interpreter_loop(plain) {
             return Some(Family::Interpreter);
+        }
+        if collects_garbage(plain, module) {
+            return Some(Family::GarbageCollection);
+        }
+        if matches_expressions(plain, module) {
+            return Some(Family::RegularExpressions);
+        }
+        if ["libz.so", "libz-ng", "liblzma", "libzstd", "libbz2", "liblz4", "libbrotli"]
+            .iter()
+            .any(|library| module.starts_with(library))
+        {
+            return Some(Family::Compression);
         }
         if is(&[
             "malloc",
@@ -130,6 +148,9 @@ impl Family {
             Family::Sorting => "sorting",
             Family::Elementary => "elementary functions",
             Family::Interpreter => "the interpreter's loop",
+            Family::GarbageCollection => "garbage collection",
+            Family::RegularExpressions => "matching regular expressions",
+            Family::Compression => "compression",
         }
     }
 
@@ -156,8 +177,82 @@ impl Family {
             Family::Interpreter => {
                 "Move the hot loop out of the interpreter: whole-array operations, a compiled module, or a JIT"
             }
+            Family::GarbageCollection => {
+                "Collect less often (gc.freeze, gc.set_threshold, a larger heap), or make fewer objects that live long"
+            }
+            Family::RegularExpressions => "Use a simpler pattern, or look for fixed text with string functions first",
+            Family::Compression => "Compress at a lower level, with a faster format (zstd, lz4), or on several threads",
         }
     }
+}
+
+/// The loop of CPython, Ruby, R, Perl or Lua, by its name without leading underscores.
+fn is_interpreter_loop(plain: &str) -> bool {
+    const LOOPS: [&str; 7] =
+        ["vm_exec_core", "bcEval", "luaV_execute", "Rf_eval", "Perl_runops_standard", "rb_vm_exec", "lj_vm_"];
+    plain.starts_with("PyEval_") || plain.starts_with("Perl_pp_") || LOOPS.iter().any(|name| plain.starts_with(name))
+}
+
+/// Parts of the collectors of CPython, Go, Ruby, R, Lua, OCaml, Julia, Boehm and HotSpot.
+fn collects_garbage(plain: &str, module: &str) -> bool {
+    const PYTHON: [&str; 9] = [
+        "gc_collect",
+        "visit_decref",
+        "visit_reachable",
+        "update_refs",
+        "subtract_refs",
+        "move_unreachable",
+        "deduce_unreachable",
+        "untrack_",
+        "PyObject_IS_GC",
+    ];
+    const OTHERS: [&str; 18] = [
+        "runtime.gc",
+        "runtime.scanobject",
+        "runtime.greyobject",
+        "runtime.markroot",
+        "runtime.sweep",
+        "gc_mark",
+        "gc_sweep",
+        "rb_gc_",
+        "R_gc_internal",
+        "RunGenCollect",
+        "luaC_",
+        "caml_major_",
+        "caml_empty_minor_heap",
+        "caml_oldify",
+        "mark_slice",
+        "jl_gc_",
+        "GC_mark_",
+        "G1ParScanThreadState",
+    ];
+    let is_python = module.starts_with("python") || module.starts_with("libpython");
+    let of_python = PYTHON.iter().any(|start| plain.starts_with(start)) || plain.ends_with("_traverse");
+    is_python && of_python || OTHERS.iter().any(|start| plain.starts_with(start))
+}
+
+/// Parts of the engines of CPython, PCRE, glibc, Perl, Oniguruma, Rust and C++.
+fn matches_expressions(plain: &str, module: &str) -> bool {
+    const STARTS: [&str; 14] = [
+        "sre_ucs",
+        "sre_lower",
+        "SRE_",
+        "pcre",
+        "re_search_internal",
+        "sift_states_backward",
+        "Perl_regexec",
+        "S_regmatch",
+        "S_regtry",
+        "onig",
+        "regex_automata::",
+        "regex::",
+        "std::__detail::_Executor",
+        "boost::re_detail",
+    ];
+    STARTS.iter().any(|start| plain.starts_with(start))
+        || module.starts_with("libpcre")
+        || module.starts_with("libonig")
+        || module.starts_with("libre2")
 }
 
 #[cfg(test)]
@@ -171,5 +266,10 @@ mod tests {
         assert_eq!(Family::of("_int_malloc", "libc.so.6"), Some(Family::Allocation));
         assert_eq!(Family::of("malloc_table", "app"), None);
         assert_eq!(Family::of("strlen_of_mine", "app"), None);
+        assert_eq!(Family::of("_PyEval_EvalFrameDefault", "python3.11"), Some(Family::Interpreter));
+        assert_eq!(Family::of("dict_traverse", "python3.11"), Some(Family::GarbageCollection));
+        assert_eq!(Family::of("tree_traverse", "app"), None);
+        assert_eq!(Family::of("sre_ucs1_match", "libpython3.11.so.1.0"), Some(Family::RegularExpressions));
+        assert_eq!(Family::of("deflate_slow", "libz.so.1.2.13"), Some(Family::Compression));
     }
 }

@@ -11,6 +11,8 @@ use super::advice;
 use super::candidate::{Candidate, Interval};
 use super::place::Place;
 use super::program::Program;
+use super::unexplained::explained;
+use super::user::WIDEST;
 
 /// Of the time in the kernel, the part that is spared at least where calls can be merged or dropped.
 const SPARED: f64 = 0.75;
@@ -79,6 +81,16 @@ impl Kind {
             Kind::Other => format!("Make fewer {call} calls: merge them, or drop those without effect"),
         }
     }
+}
+
+/// CPU seconds in the kernel of the calls that read, write and manage files.
+pub fn file_calls_s(program: &Program<'_>) -> f64 {
+    let calls = program.profile.run.system.as_ref().map_or(&[][..], |system| &system.calls);
+    let is_of_file = |call: &&SystemCall| {
+        let kind = call.name.as_deref().and_then(Kind::of);
+        matches!(kind, Some(Kind::Write | Kind::Read | Kind::Close | Kind::Open))
+    };
+    calls.iter().filter(is_of_file).filter_map(|call| call.kernel_s).sum()
 }
 
 /// The calls of one kind.
@@ -172,7 +184,9 @@ fn page_faults(program: &Program<'_>) -> Option<Candidate> {
     }
     let most = program.profile.functions.iter().max_by(|a, b| of(a).total_cmp(&of(b)))?;
     let place = program.home(most);
-    let held_s = program.elapsed(all);
+    // Memory that is kept is not mapped again either.
+    let held_s = program.elapsed(all + mapping_s(program));
+    let most_s = held_s + program.elapsed(beside_faults_s(program));
     let words = "Keep and reuse its memory instead of new memory each time, or put it on huge pages: first touches are page faults";
     let number = program.profile.run.system.as_ref().and_then(|system| system.faults).map(|faults| faults.minor);
     let number = number.map_or(String::new(), |n| format!(", {n} faults"));
@@ -181,8 +195,27 @@ fn page_faults(program: &Program<'_>) -> Option<Candidate> {
         advice: Some(advice::sentence(words, Some(&place))),
         place: Some(place),
         held_s,
-        saves_s: Some(Interval::new(SPARED * held_s, held_s)),
+        saves_s: Some(Interval::new((SPARED * held_s).max(most_s - WIDEST * program.wall_s), most_s)),
         confidence: Level::High,
         because: vec![format!("{all:.2} s in the kernel are page faults{number}")],
     })
+}
+
+/// CPU seconds in the calls that map memory and unmap it.
+fn mapping_s(program: &Program<'_>) -> f64 {
+    let calls = program.profile.run.system.as_ref().map_or(&[][..], |system| &system.calls);
+    let maps = |call: &&SystemCall| call.name.as_deref().and_then(Kind::of) == Some(Kind::Memory);
+    calls.iter().filter(maps).filter_map(|call| call.kernel_s).sum()
+}
+
+/// CPU seconds in user mode, beyond what the model explains, of functions that fault often: they find caches and translations
+/// emptied by the kernel.
+fn beside_faults_s(program: &Program<'_>) -> f64 {
+    /// The least share of a function's time in page faults.
+    const OFTEN: f64 = 0.2;
+    let beside = |f: &Function| {
+        let (fault_s, cpu_s) = (f.fault_s?, f.cpu_s?);
+        (fault_s >= OFTEN * (fault_s + cpu_s)).then(|| cpu_s * (1.0 - explained(f)))
+    };
+    program.profile.functions.iter().filter_map(beside).sum()
 }

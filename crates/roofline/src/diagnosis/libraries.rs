@@ -71,7 +71,7 @@ fn sums(program: &Program<'_>) -> BTreeMap<Family, Sum> {
     for f in &program.profile.functions {
         let Some(seconds) = f.cpu_s.filter(|s| *s > 0.0) else { continue };
         if !program.is_own(f) {
-            if let Some(family) = Family::of(&f.name, &f.module) {
+            if let Some(family) = program.family(f) {
                 of(family, f, seconds, program.homes(f));
             }
             continue;

@@ -48,10 +48,10 @@ impl Place {
         }
     }
 
-    /// The main program of the script that an interpreter runs.
-    pub fn of_script(script: &str, interpreter: &str) -> Place {
+    /// The main program of the script that an interpreter runs; `None`: it is a part of the command.
+    pub fn of_script(script: Option<&str>, interpreter: &str) -> Place {
         let function = "main".to_owned();
-        Place { function, symbol: None, module: interpreter.to_owned(), file: Some(script.to_owned()), line: None }
+        Place { function, symbol: None, module: interpreter.to_owned(), file: script.map(str::to_owned), line: None }
     }
 
     /// `x.c:12`; empty without a file.

@@ -7,6 +7,7 @@ use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::Reason;
 use rprof_profile::{Frame, Profile};
 
+use super::family::Family;
 use super::place::Place;
 
 /// Libraries of the system: their functions are called, and users change the caller.
@@ -25,16 +26,36 @@ const SYSTEM_LIBRARIES: [&str; 12] = [
     "[vdso]",
 ];
 
-/// Programs that run scripts, with the endings of these.
-const INTERPRETERS: [(&str, &[&str]); 7] = [
-    ("python", &[".py"]),
-    ("Rscript", &[".R", ".r"]),
-    ("perl", &[".pl"]),
-    ("ruby", &[".rb"]),
-    ("lua", &[".lua"]),
-    ("node", &[".js", ".mjs"]),
-    ("octave", &[".m"]),
+/// A program that runs scripts.
+struct Interpreter {
+    /// Its name begins so.
+    name: &'static str,
+    /// Endings of its scripts.
+    endings: &'static [&'static str],
+    /// Beginnings of its libraries' names.
+    libraries: &'static [&'static str],
+}
+
+const INTERPRETERS: [Interpreter; 8] = [
+    Interpreter { name: "python", endings: &[".py"], libraries: &["libpython"] },
+    Interpreter { name: "Rscript", endings: &[".R", ".r"], libraries: &["libR.so", "libRblas", "R"] },
+    Interpreter { name: "R", endings: &[".R", ".r"], libraries: &["libR.so"] },
+    Interpreter { name: "perl", endings: &[".pl"], libraries: &["libperl"] },
+    Interpreter { name: "ruby", endings: &[".rb"], libraries: &["libruby"] },
+    Interpreter { name: "lua", endings: &[".lua"], libraries: &["liblua"] },
+    Interpreter { name: "node", endings: &[".js", ".mjs"], libraries: &["libnode"] },
+    Interpreter { name: "octave", endings: &[".m"], libraries: &["liboctinterp"] },
 ];
+
+/// From this share of the interpreter's time in its loop on, what it does for the loop is the script's doing as well.
+const INTERPRETS: f64 = 0.25;
+
+/// Whether the program `word` has a name that begins with `name`: `python3.11` with `python`, but `Rscript` not with `R`.
+fn is_called(word: &str, name: &str) -> bool {
+    let rest = word.rsplit('/').next().and_then(|file| file.strip_prefix(name));
+    let is_version = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-');
+    rest.is_some_and(|rest| ["", "jit", "cli"].contains(&rest.trim_matches(is_version)))
+}
 
 /// A profile with what all candidates need.
 pub struct Program<'p> {
@@ -49,6 +70,10 @@ pub struct Program<'p> {
     pub stretch: f64,
     /// The module of the program's own functions.
     own_module: Option<String>,
+    /// The program runs a script.
+    interpreter: Option<&'static Interpreter>,
+    /// The loop of that interpreter takes a good part of its time.
+    interprets: bool,
     /// Of each function of a library: the user's functions below which its samples are, as shares.
     callers: HashMap<(String, String), Vec<(Place, f64)>>,
 }
@@ -67,9 +92,20 @@ impl<'p> Program<'p> {
         let cpu_s: f64 = profile.functions.iter().map(cpu_of).sum();
         let stretch = 1.0 / (1.0 - pass.kept_off_share.unwrap_or(0.0).clamp(0.0, 0.9));
         let own_module = own_module(profile);
-        let mut program =
-            Program { profile, wall_s, cpu_s, at_once: 1.0, stretch, own_module, callers: HashMap::new() };
+        let interpreter = interpreter(profile, own_module.as_deref());
+        let mut program = Program {
+            profile,
+            wall_s,
+            cpu_s,
+            at_once: 1.0,
+            stretch,
+            own_module,
+            interpreter,
+            interprets: false,
+            callers: HashMap::new(),
+        };
         program.at_once = program.at_once();
+        program.interprets = program.interprets();
         program.callers = program.callers();
         Some(program)
     }
@@ -84,19 +120,37 @@ impl<'p> Program<'p> {
         (seconds * self.stretch).min(self.wall_s)
     }
 
-    /// Whether `f` is the user's code: of the program itself or of a library that is not the system's.
+    /// Whether `f` is the user's code: of the program itself, unless that is an interpreter, or of a library that is not the system's.
     pub fn is_own(&self, f: &Function) -> bool {
+        if self.is_of_interpreter(&f.module) {
+            return false;
+        }
         match &self.own_module {
             Some(own) if f.module == *own => true,
             _ => !is_of_system(&f.module) && f.file.is_some(),
         }
     }
 
+    /// Whether `module` is a part of the interpreter that runs the user's script.
+    pub fn is_of_interpreter(&self, module: &str) -> bool {
+        self.interpreter.as_ref().is_some_and(|interpreter| {
+            self.own_module.as_deref() == Some(module)
+                || interpreter.libraries.iter().any(|name| module.starts_with(name))
+        })
+    }
+
+    /// The family of a function that is not the user's.
+    pub fn family(&self, f: &Function) -> Option<Family> {
+        let by_name = Family::of(&f.name, &f.module);
+        by_name.or_else(|| (self.interprets && self.is_of_interpreter(&f.module)).then_some(Family::Interpreter))
+    }
+
     /// Where the user can change what `f` costs, and the share of its time below each such place; itself where no caller is known.
     ///
     /// For functions of an interpreter that is its script.
     pub fn homes(&self, f: &Function) -> Vec<(Place, f64)> {
-        if let Some(script) = self.script().filter(|_| f.file.is_none() || is_of_system(&f.module)) {
+        let is_foreign = || f.file.is_none() || is_of_system(&f.module) || self.is_of_interpreter(&f.module);
+        if let Some(script) = self.script().filter(|_| is_foreign()) {
             return vec![(script, 1.0)];
         }
         if self.is_own(f) {
@@ -121,11 +175,13 @@ impl<'p> Program<'p> {
 
     /// The script that the program is the interpreter of.
     pub fn script(&self) -> Option<Place> {
-        let mut words = self.profile.run.command.iter();
-        let interpreter = words.next()?.rsplit('/').next()?;
-        let endings = INTERPRETERS.iter().find(|(name, _)| interpreter.starts_with(name))?.1;
-        let script = words.find(|word| endings.iter().any(|ending| word.ends_with(ending)))?;
-        Some(Place::of_script(script, interpreter))
+        let interpreter = self.interpreter.as_ref()?;
+        let command = &self.profile.run.command;
+        let is_script = |word: &&String| interpreter.endings.iter().any(|ending| word.ends_with(ending));
+        // A script may begin with `#!`, and may be called anything.
+        let begins_so = command.first().filter(|word| !is_called(word, interpreter.name));
+        let by_ending = command.iter().skip(1).find(is_script);
+        Some(Place::of_script(by_ending.or(begins_so).map(String::as_str), interpreter.name))
     }
 
     /// The script of an interpreter, else the program's own `main`, where it has one.
@@ -164,7 +220,20 @@ impl<'p> Program<'p> {
         of_functions.max(used.min(allowed)).max(1.0)
     }
 
-    /// Walks from each sample's function of a library to the first frame of the user's.
+    /// Whether the interpreter's loop takes a good part of the interpreter's time. A loop without a name lies in the program itself.
+    fn interprets(&self) -> bool {
+        let is_loop = |f: &Function| {
+            let is_nameless = f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
+            is_nameless || Family::of(&f.name, &f.module) == Some(Family::Interpreter)
+        };
+        let of_interpreter = || self.profile.functions.iter().filter(|f| self.is_of_interpreter(&f.module));
+        let all: f64 = of_interpreter().filter_map(|f| f.cpu_s).sum();
+        let in_loop: f64 = of_interpreter().filter(|f| is_loop(f)).filter_map(|f| f.cpu_s).sum();
+        all > 0.0 && in_loop >= INTERPRETS * all
+    }
+
+    /// Walks from each sample's function of a library to the first frame of the user's. If that has no name, the first frame with one that
+    /// is not of the system is taken for it.
     fn callers(&self) -> HashMap<(String, String), Vec<(Place, f64)>> {
         let Some(own) = &self.own_module else { return HashMap::new() };
         let is_own = |frame: &Frame| frame.module == *own && !frame.inlined && !is_start(&frame.name);
@@ -173,13 +242,18 @@ impl<'p> Program<'p> {
             let Some(leaf) = sample.stack else { continue };
             let mut at = Some(leaf);
             let mut host = None;
+            let mut named = None;
             while let Some(stack) = at.and_then(|i| self.profile.stacks.get(i as usize)) {
                 let Some(frame) = self.profile.frames.get(stack.frame as usize) else { break };
                 if host.is_none() && !frame.inlined {
                     host = Some(stack.frame);
                 }
+                if named.is_none() && !frame.inlined && !is_of_system(&frame.module) && !is_nameless(frame) {
+                    named = Some(stack.frame);
+                }
                 if let Some(host) = host.filter(|_| is_own(frame)) {
-                    *sums.entry((host, stack.frame)).or_default() += sample.weight_s;
+                    let home = if is_nameless(frame) { named.unwrap_or(stack.frame) } else { stack.frame };
+                    *sums.entry((host, home)).or_default() += sample.weight_s;
                     break;
                 }
                 at = stack.parent;
@@ -212,8 +286,22 @@ fn own_module(profile: &Profile) -> Option<String> {
     main.map(|frame| frame.module.clone()).or_else(command)
 }
 
+/// The interpreter that the program is, by the command or, where that is the script, by the module.
+fn interpreter(profile: &Profile, own_module: Option<&str>) -> Option<&'static Interpreter> {
+    let command = profile.run.command.first().map(String::as_str);
+    let is_one = |interpreter: &&Interpreter| {
+        [command, own_module].into_iter().flatten().any(|word| is_called(word, interpreter.name))
+    };
+    INTERPRETERS.iter().find(is_one)
+}
+
 fn is_of_system(module: &str) -> bool {
     module.starts_with('[') || SYSTEM_LIBRARIES.iter().any(|name| module.starts_with(name))
+}
+
+/// Whether its module has no symbol there, so that it is called after its offset.
+fn is_nameless(frame: &Frame) -> bool {
+    frame.name.strip_prefix(&frame.module).is_some_and(|rest| rest.starts_with("+0x"))
 }
 
 /// Code before `main`, and stubs of the linker.

@@ -9,11 +9,16 @@ use super::advice;
 use super::candidate::{Candidate, Interval};
 use super::family::Family;
 use super::program::Program;
+use super::unexplained::explained;
+use super::user::WIDEST;
 
 /// The least share of a function's CPU time.
 const MATTERS: f64 = 0.2;
 /// From this share of the elapsed time on it explains what else is seen in the same function.
 const EXPLAINS: f64 = 0.15;
+/// A line that does not move costs a hit instead: the parts of its latency that are saved at least and at most.
+const LATENCY_LEAST: f64 = 0.6;
+const LATENCY_MOST: f64 = 0.95;
 
 /// All candidates: one for each place.
 pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
@@ -34,6 +39,9 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
         };
         let place = program.home(f);
         let held_s = program.elapsed(cost);
+        // A line that moves costs more than its latency where threads queue for it; the core model has none of that.
+        let most_s = program.elapsed(f.cpu_s.unwrap_or(0.0) * (1.0 - explained(f))).max(LATENCY_MOST * held_s);
+        let saves = Interval::new((LATENCY_LEAST * held_s).max(most_s - WIDEST * program.wall_s), most_s);
         let because = format!(
             "{lines:.2e} lines in {} come from another core, {:.0} ns each: {:.0} % of its time",
             f.name,
@@ -43,7 +51,7 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
         match all.iter_mut().find(|known| known.place.as_ref().is_some_and(|known| known.function == place.function)) {
             Some(known) => {
                 known.held_s += held_s;
-                known.saves_s = Some(saved(known.held_s));
+                known.saves_s = known.saves_s.map(|own| Interval::new(own.least + saves.least, own.most + saves.most));
                 known.because.push(because);
             }
             None => all.push(Candidate {
@@ -51,7 +59,7 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
                 advice: Some(advice::sentence(words, Some(&place))),
                 place: Some(place),
                 held_s,
-                saves_s: Some(saved(held_s)),
+                saves_s: Some(saves),
                 confidence: Level::Medium,
                 because: vec![because],
             }),
@@ -68,11 +76,6 @@ pub fn drop_what_it_explains(program: &Program<'_>, sharing: &[Candidate], all: 
         let of_threads = matches!(candidate.class, Class::LoadImbalance | Class::Threads);
         (large.is_empty() || !of_threads) && (candidate.class.is_of_system() || !is_there(candidate))
     });
-}
-
-/// A line that does not move costs a hit instead.
-fn saved(held_s: f64) -> Interval {
-    Interval::new(0.6 * held_s, 0.95 * held_s)
 }
 
 /// The share of its time in which no other thread is at work.

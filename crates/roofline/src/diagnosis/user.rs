@@ -11,7 +11,6 @@ use crate::terms::chain;
 
 use super::advice;
 use super::candidate::{Candidate, Interval};
-use super::family::Family;
 use super::place::Place;
 use super::program::Program;
 use super::unexplained::{HALF, MAIN_PART, assists, beyond_the_model, explained, microcode};
@@ -23,14 +22,14 @@ const GAINED: f64 = 0.8;
 /// The part that it gains at most: such a change brings others with it.
 const GAINED_MOST: f64 = 1.12;
 /// The widest interval, as a share of the elapsed time; where the truth may lie further below, confidence falls.
-const WIDEST: f64 = 0.29;
+pub const WIDEST: f64 = 0.29;
 
 /// All candidates.
 pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
     let hot = |f: &&Function| f.cpu_s.unwrap_or(0.0) >= HOT * program.cpu_s;
     let mut all: Vec<Candidate> = Vec::new();
     for f in program.profile.functions.iter().filter(hot) {
-        if !program.is_own(f) && Family::of(&f.name, &f.module).is_some() {
+        if !program.is_own(f) && program.family(f).is_some() {
             continue;
         }
         all.extend(of_function(program, f));

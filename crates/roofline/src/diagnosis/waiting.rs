@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! held = elapsed · (1 − CPUs at work / CPUs that its threads could use)      waiting while all CPUs work costs nothing
+//! threads that could use CPUs = (Σ CPU time)² / Σ (CPU time)²               a helper that sleeps has nothing to do
 //! ```
 
 use rprof_profile::confidence::Level;
@@ -11,8 +12,10 @@ use rprof_profile::vocabulary::Class;
 
 use super::advice;
 use super::candidate::{Candidate, Interval};
+use super::kernel::file_calls_s;
 use super::place::Place;
 use super::program::Program;
+use super::user::WIDEST;
 
 /// Functions of an OpenMP runtime wait for the end of a parallel region.
 const PARALLEL_RUNTIMES: [&str; 4] = ["libgomp", "libomp", "libiomp", "libtbb"];
@@ -38,7 +41,7 @@ pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
     let threads =
         program.profile.run.threads.iter().filter(|thread| thread.cpu_s > 0.01 * program.cpu_s).count().max(1);
     let allowed = program.profile.functions.iter().filter_map(|f| f.allowed_cpus).max().unwrap_or(1) as usize;
-    let usable = threads.min(allowed).max(1) as f64;
+    let usable = sharing_the_work(program).min(allowed as f64).max(1.0);
     let quiet_wall = program.wall_s / program.stretch;
     let idle = (program.wall_s * (1.0 - program.cpu_s / quiet_wall / usable)).max(0.0);
     // Each of the threads waited for that long, on average.
@@ -54,7 +57,12 @@ pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
     let words = words(longest, wakes as f64 / program.wall_s);
     let saves = match is_lock && threads > 1 {
         true => Interval::new(0.65 * held_s, held_s.min(0.65 * held_s + 0.3 * program.wall_s)),
-        false => Interval::new(0.75 * held_s, held_s),
+        false => {
+            // Calls that wait for a file come with others, which fewer of them spare as well.
+            let with_calls = if longest.reason == Reason::Write { program.elapsed(file_calls_s(program)) } else { 0.0 };
+            let most = (held_s + with_calls).min(program.wall_s);
+            Interval::new((0.75 * held_s).max(most - WIDEST * program.wall_s), most)
+        }
     };
     let because = format!(
         "its threads wait {:.2} s for {}; the program takes {:.2} s",
@@ -69,8 +77,22 @@ pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
         held_s,
         saves_s: Some(saves),
         confidence: Level::High,
-        because: vec![because, format!("{:.2} CPUs of {usable:.0} are at work", program.cpu_s / quiet_wall)],
+        because: vec![
+            because,
+            format!("{:.2} CPUs of {usable:.1} that its threads could use are at work", program.cpu_s / quiet_wall),
+        ],
     })
+}
+
+/// The number of threads among which the work is divided: one that does a hundredth of it counts next to nothing.
+fn sharing_the_work(program: &Program<'_>) -> f64 {
+    let (sum, squares) = program
+        .profile
+        .run
+        .threads
+        .iter()
+        .fold((0.0, 0.0), |(sum, squares), thread| (sum + thread.cpu_s, squares + thread.cpu_s * thread.cpu_s));
+    if squares > 0.0 { sum * sum / squares } else { 1.0 }
 }
 
 /// Waiting for a CPU says nothing of the program.

@@ -115,6 +115,64 @@ fn waiting_weighs_against_work() {
 }
 
 #[test]
+fn helpers_that_sleep_are_no_cause() {
+    let wait = Wait { reason: Reason::Poll, call: Some("pselect6".into()), file: None, seconds: 3.9 };
+    let mut hot = function("hot", "app", 1.9, Class::Mispredict);
+    hot.analysis.savings = vec![saving("mispredict", 0.5)];
+    let mut all = profile(vec![hot]);
+    all.run.threads =
+        [1.9, 0.03].map(|cpu_s| Thread { id: 0, pid: 1, tid: 1, rank: None, host: String::new(), cpu_s }).into();
+    all.run.system = Some(System { waits: Some(vec![wait]), ..System::default() });
+    all.functions[0].allowed_cpus = Some(2);
+    let found = found(&all);
+    assert_eq!((found.cause, place(&found)), (Class::Mispredict, "hot"));
+    assert!(found.others.iter().all(|other| other.class != Class::Waiting), "{:?}", found.others);
+}
+
+#[test]
+fn below_a_program_without_symbols_the_first_name_is_the_place() {
+    let mut kernel = function("x264_trellis", "libx264.so.164", 1.8, Class::Mispredict);
+    kernel.analysis.savings = vec![saving("mispredict", 0.5)];
+    let mut all = profile(vec![kernel, function("ffmpeg+0x2ace0", "ffmpeg", 0.1, Class::Ilp)]);
+    all.run.command = vec!["/usr/bin/ffmpeg".into()];
+    let nameless = frame("ffmpeg+0x2ace0", "ffmpeg");
+    all.frames =
+        vec![nameless, frame("libx264.so.164+0x10", "libx264.so.164"), frame("x264_trellis", "libx264.so.164")];
+    all.stacks = vec![
+        Stack { parent: None, frame: 0 },
+        Stack { parent: Some(0), frame: 1 },
+        Stack { parent: Some(1), frame: 2 },
+    ];
+    all.samples = vec![ProfileSample { t_s: 0.5, weight_s: 1.8, thread: 0, stack: Some(2), waiting: false }];
+    assert_eq!(place(&found(&all)), "x264_trellis");
+}
+
+#[test]
+fn functions_of_an_interpreter_are_its_scripts() {
+    let of = |command: &[&str]| {
+        let mut all = profile(vec![
+            function("_PyEval_EvalFrameDefault", "python3.11", 0.8, Class::Mispredict),
+            function("PyNumber_Add", "python3.11", 0.6, Class::InstructionMix),
+            function("dict_traverse", "python3.11", 0.3, Class::DramLatency),
+        ]);
+        all.functions.iter_mut().for_each(|f| f.file = Some("ceval.c".into()));
+        all.frames = vec![frame("main", "python3.11")];
+        all.run.command = command.iter().map(|word| (*word).to_owned()).collect();
+        found(&all)
+    };
+    let by_name = of(&["python3", "-X", "dev", "sum.py"]);
+    assert_eq!(by_name.cause, Class::InstructionMix);
+    assert!(
+        by_name.advice.is_some_and(|advice| advice.contains("out of the interpreter") && advice.contains("sum.py"))
+    );
+    assert!(by_name.others.iter().any(|other| other.advice.as_ref().is_some_and(|a| a.contains("Collect less often"))));
+    let inline = of(&["/usr/bin/python3.11", "-c", "print(1)"]);
+    assert!(inline.place.is_some_and(|place| place.function == "main" && place.file.is_none()));
+    let by_itself = of(&["./tool"]);
+    assert!(by_itself.place.is_some_and(|place| place.file.as_deref() == Some("./tool")));
+}
+
+#[test]
 fn lines_that_move_between_cores_are_the_cause_and_not_what_their_instructions_are() {
     let traffic = Traffic { l1_misses: 1e7, coherence: 1e7, ..Traffic::default() };
     let mut count = function("count", "app", 2.8, Class::Ilp);
