@@ -45,6 +45,9 @@ const USUAL_S: f64 = 1.0;
 const MOST_TIMES: f64 = 20.0;
 const MOST_S: f64 = 60.0;
 
+/// A second run that was ended before it had this part of the first one's CPU time tells nothing of the program.
+const LEAST_PART: f64 = 0.1;
+
 /// A program with more threads at a time is not run again: each has counters of its own, and takes some milliseconds.
 const MOST_THREADS: usize = 2000;
 /// A process takes about this long to be counted, however short it is: the code that starts it is translated anew.
@@ -137,6 +140,14 @@ pub fn run(
         Err(error) => Err(format!("a descriptor that it inherits could not be replaced: {error}")),
     };
     match counted {
+        Ok(counted) if is_beginning_only(&counted, evidence) => {
+            let reason = counted.ended_before.as_ref().map(ToString::to_string).unwrap_or_default();
+            notices.say(&format!("ended the second run before {reason}: it would come twice"));
+            evidence
+                .warnings
+                .push(ended_early(&reason, "that was so early that its counts say nothing of the program"));
+            evidence.no_counts.get_or_insert(format!("the second run was ended before {reason}"));
+        }
         Ok(counted) => {
             evidence.no_counts = None;
             if let Some(reason) = &counted.ended_before {
@@ -264,14 +275,25 @@ fn take_second(mut counted: Counted, setting: Setting<'_>, machine: &Machine, ev
         counted.evidence.missing = Missing::Executions;
         let share = if first_s > 0.0 { 1.0 - counted.evidence.cpu_s / first_s } else { 0.0 };
         counted.evidence.uncounted_share = counted.evidence.uncounted_share.max(share.clamp(0.0, 1.0));
-        counted.evidence.warnings.push(Warning::new(
-            "second-run-ended",
-            format!("the second run was ended before {reason}"),
-            "counts are those of the program until then; its effects did not come twice",
-            "--passes both makes such calls twice; --once counts in windows of one run",
-        ));
+        let until_then = "counts are those of the program until then; its effects did not come twice";
+        counted.evidence.warnings.push(ended_early(&reason.to_string(), until_then));
     }
     evidence.take_counted(counted, machine, setting.processes());
+}
+
+fn ended_early(reason: &str, effect: &str) -> Warning {
+    Warning::new(
+        "second-run-ended",
+        format!("the second run was ended before {reason}"),
+        effect,
+        "--passes both makes such calls twice; --once counts in windows of one run",
+    )
+}
+
+/// Whether a second run was ended before it had used a good part of the first one's CPU time.
+fn is_beginning_only(counted: &Counted, evidence: &Evidence) -> bool {
+    let first_s = evidence.timed.as_ref().map_or(0.0, |timed| timed.cpu_s);
+    counted.ended_before.is_some() && counted.evidence.cpu_s < LEAST_PART * first_s
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub enum Family {
     RegularExpressions,
     /// Compression and its reverse.
     Compression,
+    /// An SQL engine inside the program.
+    Database,
 }
 
 impl Family {
@@ -58,6 +60,9 @@ impl Family {
             .any(|library| module.starts_with(library))
         {
             return Some(Family::Compression);
+        }
+        if module.starts_with("libsqlite3") {
+            return Some(Family::Database);
         }
         if is(&[
             "malloc",
@@ -151,6 +156,7 @@ impl Family {
             Family::GarbageCollection => "garbage collection",
             Family::RegularExpressions => "matching regular expressions",
             Family::Compression => "compression",
+            Family::Database => "the SQL engine",
         }
     }
 
@@ -181,6 +187,9 @@ impl Family {
                 "Collect less often (gc.freeze, gc.set_threshold, a larger heap), or make fewer objects that live long"
             }
             Family::RegularExpressions => "Use a simpler pattern, or look for fixed text with string functions first",
+            Family::Database => {
+                "Let the statements touch fewer rows: an index, a narrower condition, prepared statements in one transaction"
+            }
             Family::Compression => "Compress at a lower level, with a faster format (zstd, lz4), or on several threads",
         }
     }
