@@ -35,7 +35,7 @@ use super::{assemble, by_time};
 /// So many seconds of a program are left alone: a shorter one is counted in a run of its own.
 const UNTOUCHED_S: f64 = 10.0;
 /// A first run with at least this share of its CPU time explained needs no second one.
-const EXPLAINED: f64 = 0.8;
+pub const EXPLAINED: f64 = 0.8;
 /// Most bytes of input that are kept for a second run.
 const KEPT_INPUT: u64 = 64 << 20;
 /// A second run takes about this many times the first one, and some seconds.

@@ -1,5 +1,5 @@
-//! `rprof -- mpirun … ./app`: starts the launcher with rprof in front of the program of each rank, once for each pass, and merges the
-//! profiles of the ranks.
+//! `rprof -- mpirun … ./app`: starts the launcher with rprof in front of the program of each rank, and merges the profiles of the ranks.
+//! Once, unless the user asks for two passes: nobody can tell what ranks do to one another and to files, so they are not repeated unasked.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::launch::{Program, Streams, spawn_gated};
 use crate::tracee::wait::wait_for_status;
 
+use super::auto::EXPLAINED;
 use super::end::ProgramEnd;
 use super::error::stream;
 use super::input::Input;
@@ -46,13 +47,14 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         .map_err(|source| SessionError::Output { path: folder.path().to_owned(), source })?;
     let held = Foreground::hold(Pid::from_raw(0)).map_err(stream("signals"))?;
     let launches: &[Passes] = match options.passes {
-        None | Some(Passes::Auto | Passes::Both) => &[Passes::Timed, Passes::Counted],
-        Some(Passes::Single) => &[Passes::Single],
+        Some(Passes::Both) => &[Passes::Timed, Passes::Counted],
+        None | Some(Passes::Auto | Passes::Single) => &[Passes::Single],
         Some(Passes::Timed) => &[Passes::Timed],
         Some(Passes::Counted) => &[Passes::Counted],
     };
     if launches.len() > 1 {
-        notices.say("launches the ranks twice, so effects on files and network happen twice (--passes single launches them once)");
+        notices
+            .say("launches the ranks twice, so effects on files and network happen twice (--once launches them once)");
     }
     let mut input = Input::classify().map_err(stream("standard input"))?;
     let first = launch(&checked.program, &mut input, (launches[0], launches.len() > 1, true), options, &absolute)?;
@@ -96,6 +98,13 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         network_launch::complete(&mut profile, &checked.program, &absolute, &notices);
     }
     roofline::analyse(&mut profile);
+    let explained = roofline::explained::explained_share(&profile);
+    if launches == [Passes::Single] && explained < EXPLAINED {
+        notices.say(&format!(
+            "windows explain {:.0} % of the time of the ranks; --passes both launches them once more and counts every instruction",
+            100.0 * explained
+        ));
+    }
     profile.run.command = options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     match first {
         ProgramEnd::Exited(status) => (profile.run.exit_status, profile.run.signal) = (Some(status), None),

@@ -37,7 +37,8 @@ fn rprof_before_a_launcher_merges_its_ranks() {
         let Some(program) = program(library, "late") else { continue };
         let sandbox = Sandbox::new();
         // Long enough that waiting is most of the calls' time while other work takes the CPUs, too.
-        let script = format!("$rprof --memory off -- \"${{launch[@]}}\" {} sender 10 40", program.display());
+        let script =
+            format!("$rprof --passes both --memory off -- \"${{launch[@]}}\" {} sender 10 40", program.display());
         let output = launched(&sandbox, library, 2, &script);
         assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
         assert_eq!(stdout(&output).matches("early_receive").count(), 1, "one launch prints: {}", stdout(&output));
@@ -78,6 +79,24 @@ fn rprof_before_a_launcher_merges_its_ranks() {
         let functions = profile["functions"].as_array().unwrap();
         let of_launcher = functions.iter().any(|f| f["module"].as_str().unwrap().contains("mpirun"));
         assert!(!of_launcher, "functions of the launcher are in the profile");
+    }
+}
+
+#[test]
+fn ranks_are_launched_once_unless_the_user_asks_for_two_passes() {
+    let Some((library, program)) = any_with("late") else { return };
+    for (options, launches) in [("", 1), ("--passes both ", 2)] {
+        let sandbox = Sandbox::new();
+        sandbox.file("rank", &format!("#!/bin/sh\necho x >>log\nexec {} sender 2 20\n", program.display()), 0o755);
+        let output =
+            launched(&sandbox, library, 2, &format!("$rprof {options}--memory off -- \"${{launch[@]}}\" ./rank"));
+        assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));
+        let log = std::fs::read_to_string(sandbox.path().join("log")).unwrap();
+        assert_eq!(log.lines().count(), 2 * launches, "{options}: {}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        assert_eq!(profile["run"]["ranks"].as_array().map(Vec::len), Some(2));
+        let told = stderr(&output);
+        assert!(launches == 2 || told.contains("of the time of the ranks; --passes both"), "{told}");
     }
 }
 
