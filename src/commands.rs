@@ -234,7 +234,11 @@ fn width() -> usize {
 
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
-    let given = Given::read(&args.profile, args.rank)?;
+    let given = match (&args.profile, &args.perf) {
+        (Some(profile), _) => Given::read(profile, args.rank)?,
+        (None, Some(recording)) => Given::of_perf(recording, args.full_names)?,
+        (None, None) => anyhow::bail!("report: name a profile, or a recording with --perf"),
+    };
     if let Some(to) = args.output.as_ref().filter(|to| given.is(to)) {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }

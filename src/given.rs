@@ -31,6 +31,15 @@ impl Given {
         Ok(Given { name, path, profile })
     }
 
+    /// The profile of a recording of perf.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_perf(recording: &Path, full_names: bool) -> Result<Given> {
+        let profile = session::recorded::profile(recording, full_names)?;
+        Ok(Given { name: recording.to_owned(), path: recording.to_owned(), profile })
+    }
+
     /// Whether it was read from `other`.
     pub fn is(&self, other: &Path) -> bool {
         other.canonicalize().is_ok_and(|other| self.path.canonicalize().is_ok_and(|path| path == other))

@@ -11,7 +11,11 @@ use crate::report::Format;
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// A profile.json, or the folder that holds it
-    pub profile: PathBuf,
+    #[arg(required_unless_present = "perf")]
+    pub profile: Option<PathBuf>,
+    /// Instead of a profile: a recording of perf record -g, whose functions get time and no counts
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profile", "rank"])]
+    pub perf: Option<PathBuf>,
     /// Of the folder of a job: only this rank
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,

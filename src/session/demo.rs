@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::machine;
 use crate::profile::Profile;
-use crate::roofline::ImbalancePosition;
 
-use super::options::{CollectedPart, Engine, GpuCounts, Memory, Passes, RunOptions};
+use super::options::{GpuCounts, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::progress::Notices;
 use super::run;
@@ -40,7 +39,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         memory: Memory::Sampled,
         // Two hundred samples a kernel place it; each costs the kernel some 13 µs in a virtual machine.
         frequency_hz: Some(800),
-        ..options(program, output, quiet)
+        ..RunOptions::of(program, output, quiet)
     };
     ceilings::ahead_of_a_demo(&notices);
     let mut outcome = run::profile(&options)?;
@@ -58,7 +57,7 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
         .map_err(|e| SessionError::Report(format!("cannot run the demo: this program's own file: {e}")))?;
     let program = vec![binary.into(), GPU_KERNELS.into()];
     let options =
-        RunOptions { passes: Some(Passes::Timed), gpu_counts: GpuCounts::On, ..options(program, output, quiet) };
+        RunOptions { passes: Some(Passes::Timed), gpu_counts: GpuCounts::On, ..RunOptions::of(program, output, quiet) };
     let mut outcome = run::profile(&options)?;
     outcome.profile.run.command = ["rprof", "demo", "--gpu"].map(String::from).into();
     for kernel in outcome.profile.devices.iter_mut().flat_map(|devices| &mut devices.kernels) {
@@ -66,28 +65,6 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
         kernel.analysis.get_or_insert_default().expected = expected;
     }
     Ok(outcome)
-}
-
-/// Both passes, nothing special.
-fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
-    RunOptions {
-        pid: None,
-        budget: None,
-        repeat_below_s: 0.0,
-        program,
-        output,
-        passes: Some(Passes::Both),
-        memory: Memory::Off,
-        frequency_hz: None,
-        between: None,
-        collected: CollectedPart::default(),
-        imbalance: ImbalancePosition::default(),
-        full_names: false,
-        quiet,
-        gpu_counts: GpuCounts::Off,
-        engine: Engine::Translator,
-        counters_from: None,
-    }
 }
 
 /// Fills `expected` of every kernel's function from this host's ceilings.

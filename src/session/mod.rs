@@ -47,6 +47,7 @@ mod preflight;
 mod progress;
 pub mod rank_calls;
 mod recheck_ceilings;
+pub mod recorded;
 mod run;
 mod second_run;
 mod single;

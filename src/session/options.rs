@@ -70,6 +70,28 @@ impl fmt::Display for Budget {
 }
 
 impl RunOptions {
+    /// Both passes of `program`, without a memory model, and nothing special.
+    pub fn of(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
+        RunOptions {
+            pid: None,
+            budget: None,
+            repeat_below_s: 0.0,
+            program,
+            output,
+            passes: Some(Passes::Both),
+            memory: Memory::Off,
+            frequency_hz: None,
+            between: None,
+            collected: CollectedPart::default(),
+            imbalance: ImbalancePosition::default(),
+            full_names: false,
+            quiet,
+            gpu_counts: GpuCounts::Off,
+            engine: Engine::Translator,
+            counters_from: None,
+        }
+    }
+
     /// The budget of a program that rprof started by itself: one that the user gave is kept to the letter.
     pub fn budget(&self) -> Budget {
         self.budget.map_or(Budget::USUAL, |share| Budget { share, least_s: 0.0 })

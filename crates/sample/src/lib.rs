@@ -36,6 +36,7 @@ mod marks;
 mod modules;
 mod on_cpu;
 mod perf;
+pub mod perf_data;
 mod process;
 mod ptrace;
 mod reap;

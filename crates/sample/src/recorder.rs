@@ -109,6 +109,16 @@ impl Recorder {
         }
     }
 
+    /// For a program that ran before: nothing is asked of the kernel.
+    pub fn of_the_past() -> Recorder {
+        Recorder { threads: Threads::of_the_past(), ..Recorder::new() }
+    }
+
+    /// The pass begins at `time_ns`, unless it did before.
+    pub fn begin(&mut self, time_ns: u64) {
+        self.start_ns.get_or_insert(time_ns);
+    }
+
     /// Process `pid` executed a program; the first one starts the pass. All that was mapped is gone.
     pub fn exec(&mut self, time_ns: u64, pid: u32, tid: u32) {
         self.start_ns.get_or_insert(time_ns);

@@ -19,6 +19,8 @@ pub(super) struct Threads {
     /// Living worker threads of the kernel, which work for the process that they are part of (io_uring): no threads of the program.
     kernel_workers: HashSet<u32>,
     log: OnCpuLog,
+    /// They ran before: their numbers may be those of other threads now.
+    are_past: bool,
 }
 
 /// The result of [`Threads::finish`].
@@ -32,6 +34,11 @@ pub(super) struct Finished {
 }
 
 impl Threads {
+    /// Threads that ran before, about which the kernel knows nothing.
+    pub fn of_the_past() -> Threads {
+        Threads { are_past: true, ..Threads::default() }
+    }
+
     /// The index of a live thread; enters the thread if it is new.
     pub fn index(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         if let Some(&index) = self.alive.get(&tid) {
@@ -45,6 +52,7 @@ impl Threads {
     pub fn start(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         if let Some(&first) = self.alive.get(&pid)
             && pid != tid
+            && !self.are_past
             && is_kernel_worker(tid)
         {
             self.kernel_workers.insert(tid);
@@ -56,7 +64,7 @@ impl Threads {
 
     fn enter(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         let ordinal = self.infos.len() as u32;
-        let allowed_cpus = allowed_cpus(Pid::from_raw(tid as i32));
+        let allowed_cpus = if self.are_past { None } else { allowed_cpus(Pid::from_raw(tid as i32)) };
         let name = None;
         self.infos.push(ThreadInfo { ordinal, pid, tid, name, start_s: now_s, end_s: now_s, cpu_s: 0.0, allowed_cpus });
         self.on_cpu_since.push(None);
