@@ -1,4 +1,4 @@
-//! The check before kernels are counted: CUPTI must show the counts of a kernel whose code is known.
+//! The check before kernels are counted: CUPTI must show the right counts for a kernel with known code.
 //!
 //! It is run in a process of rprof's own, with the CUPTI that the program would be given. A program that brings another one is counted
 //! with that: then its counts rest on the test of equal counts alone (`counted.rs`).

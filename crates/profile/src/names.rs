@@ -78,7 +78,7 @@ pub fn without_number(name: &str) -> &str {
 pub struct Difference {
     /// The characters in which it differs, whole words.
     part: Range<usize>,
-    /// Its number among those whose differing parts are shortened alike, too.
+    /// Its number among those with differing parts that are shortened alike, too.
     number: usize,
     /// From this width on its usual short form is its own.
     plain_from: usize,

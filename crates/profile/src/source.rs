@@ -1,15 +1,15 @@
-//! Where the figures of a function come from.
+//! The sources of a function's figures.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a figure comes from.
+/// The source of a figure.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Source {
     /// `sampled`, `counted`, `simulated`, `pmu`, `not measured`.
     pub how: String,
-    /// Relative error, where known.
+    /// Relative error, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
     /// Why it is null.

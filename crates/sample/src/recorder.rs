@@ -35,7 +35,7 @@ pub(super) struct Recorder {
     pub marks: Marks,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
-    /// Stacks whose callers are not known.
+    /// Stacks with unknown callers.
     stacks: CutStacks,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Observation<'a> {
     pub kernel: bool,
     /// The thread was not on a CPU.
     pub off_cpu: bool,
-    /// Where the thread was blocked, if it was and if the source knows it.
+    /// The place the thread was blocked at, if it was and if the source knows it.
     pub blocked: Option<BlockedIn>,
     /// The CPU's number, if known.
     pub cpu: Option<u32>,

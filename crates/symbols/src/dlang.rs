@@ -62,7 +62,8 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// Where a reference back, whose `Q` is at `at`, leads: a number to the base 26, whose last digit is a small letter.
+    /// The target of the reference back with its `Q` at `at`: a number to the base 26, with a small letter as last
+    /// digit.
     fn back(&mut self) -> Option<usize> {
         let from = self.at;
         self.at += 1;

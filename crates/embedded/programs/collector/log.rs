@@ -99,7 +99,7 @@ pub enum Step {
 }
 
 struct Log {
-    /// Where it is; empty: nowhere.
+    /// Its path; empty: none.
     path: [u8; PATH],
     used: usize,
     buffer: [u8; BUFFER],

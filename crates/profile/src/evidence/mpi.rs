@@ -75,7 +75,7 @@ pub struct NetworkEvidence {
 pub enum NetworkMissing {
     /// Sockets without one peer: datagrams to several, or a connection that had ended before its first bytes were taken.
     NotConnected,
-    /// The kernel does not say where the other ends of sockets are.
+    /// The kernel does not identify the other ends of sockets.
     NoDescriptors,
     /// Some of it goes through rings that the kernel reads.
     IoUring,
@@ -115,9 +115,9 @@ pub struct MpiSite {
     pub calls: u64,
     /// Bytes that they passed (docs/mpi.md), without the `unknown` ones.
     pub bytes: u64,
-    /// Calls whose bytes are not known: an unknown datatype or communicator.
+    /// Calls with an unknown number of bytes: an unknown datatype or communicator.
     pub unknown: u64,
-    /// Calls whose return was seen.
+    /// Calls with an observed return.
     pub timed: u64,
     /// Seconds from call to return, of those.
     pub time_s: f64,
@@ -154,7 +154,7 @@ pub struct MpiCall {
     pub from: Option<(i32, i32)>,
     /// The root of a collective call that has one.
     pub root: Option<i32>,
-    /// Bytes of a buffer that counts only if this rank is the root, where `bytes` is not known because that is not.
+    /// Bytes of a buffer that counts only if this rank is the root; set if `bytes` is not known because that is not.
     #[serde(default)]
     pub bytes_of_root: Option<u64>,
     /// Index into `communicators`; ranks are those there. `None`: not known.

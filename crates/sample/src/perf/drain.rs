@@ -27,7 +27,7 @@ impl Drain {
         &self.rings
     }
 
-    /// Reads all buffers at time `now_ns` and passes on, in order of time, the records whose order is final; all records if
+    /// Reads all buffers at time `now_ns` and passes on, in order of time, the records in final order; all records if
     /// `now_ns` is `u64::MAX`.
     pub fn round(&mut self, now_ns: u64, take: impl FnMut(Event)) {
         self.read();

@@ -111,7 +111,7 @@ struct Pass {
     recorder: Recorder,
     blocked: Blocked,
     markers: Markers,
-    /// Fed where the clocks follow from the samples.
+    /// Fed if the clocks follow from the samples.
     clock: CycleClock,
     terms: Terms,
     lost: u64,

@@ -69,7 +69,7 @@ struct Tick {
 }
 
 impl Observer {
-    /// For the program whose first process `first` this thread has seized.
+    /// For a program; this thread has seized `first`, its first process.
     pub fn new(first: Pid, pace: Pace, stack_bytes: u32) -> Observer {
         let mut recorder = Recorder::new();
         recorder.reread_maps = true;
