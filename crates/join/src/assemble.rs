@@ -419,7 +419,7 @@ impl<'e> Joined<'e> {
         function
     }
 
-    /// The loops of a function whose parent is `parent`, with their inner loops.
+    /// The loops of a function in loop `parent`, with their inner loops.
     fn loops(
         &self,
         context: &Context,

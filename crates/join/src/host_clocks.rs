@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The narrowest of these bounds in each direction leave an interval for the difference of two clocks; its middle is taken, half of its
-//! width is the error. That the clocks run at the same speed is assumed: where they do not, the bounds contradict one another.
+//! width is the error. That the clocks run at the same speed is assumed: if they do not, the bounds contradict one another.
 
 use std::collections::HashMap;
 

@@ -313,7 +313,7 @@ mod tests {
         SiteKey { caller: "f".into(), module: "m".into(), site: "0x1".into(), call: call.into() }
     }
 
-    /// A rank whose i-th call is of its i-th site: (function, start, end, to, from, root).
+    /// A rank's calls, the i-th of site i: (function, start, end, to, from, root).
     type Made<'c> = (&'c str, u64, u64, Option<(i32, i32)>, Option<(i32, i32)>, Option<i32>);
 
     fn rank(number: u32, made: &[Made<'_>]) -> RankCalls {

@@ -48,8 +48,8 @@ pub struct NaturalLoop {
 }
 
 impl LoopNest {
-    /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` tell the
-    /// usual way.
+    /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` show
+    /// the usual way.
     pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&ExecutedBlocks>, samples: &[u64]) -> Self {
         let entry = code.known(function).place.map_or(0, |p| p.offset);
         match executed.map(|e| (e, e.of(function))) {
@@ -231,7 +231,8 @@ fn busiest(graph: &CodeGraph, own: &[usize], executions: impl Fn(u64) -> u64) ->
     own.iter().copied().filter(|b| 2 * times(b) > most).collect()
 }
 
-/// Those of a loop's blocks `own` that it spends nearly all its time in, by where `samples` are; none if these are too few to say.
+/// Those of a loop's blocks `own` that it spends nearly all its time in, by the places of `samples`; none if these are too few to
+/// say.
 fn most_time(graph: &CodeGraph, own: &[usize], samples: &[u64]) -> Vec<usize> {
     let inside =
         |b: usize| samples.iter().filter(|at| (graph.blocks[b].start..graph.blocks[b].end).contains(at)).count();

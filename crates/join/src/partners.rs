@@ -109,7 +109,7 @@ impl<'c> Kind<'c> {
     }
 }
 
-/// A call whose partners are ranks of `MPI_COMM_WORLD`.
+/// A call with its partners as ranks of `MPI_COMM_WORLD`.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'r> {
     pub call: &'r MpiCall,
@@ -185,7 +185,7 @@ pub struct Message {
 pub struct Partners {
     /// Messages, those of one receiver in the order of its receives.
     pub messages: Vec<Message>,
-    /// Receives whose send is not known, and sends whose receive is not.
+    /// Receives without a known send, and sends without a known receive.
     pub unmatched: Vec<CallOf>,
     /// Collective calls: one of each member of the communicator, in its order.
     pub rounds: Vec<Vec<CallOf>>,

@@ -26,7 +26,7 @@ pub fn messages(ranks: &[Rank<'_>], partners: &Partners) -> Vec<OfRank> {
     all
 }
 
-/// Calls of each rank with messages whose other rank is not known. One that sends and receives may count twice.
+/// Calls of each rank with messages from or to an unknown rank. One that sends and receives may count twice.
 pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
     let mut received = vec![0u64; ranks.len()];
     partners.messages.iter().for_each(|message| received[message.received.0] += 1);
@@ -46,7 +46,7 @@ pub fn waited(of_rank: &mut OfRank, site: u32, peer: u32, ns: u64) {
     *waiting_s = Some(waiting_s.unwrap_or(0.0) + ns as f64 / 1e9);
 }
 
-/// Fills in the peers of a rank, whose sites have their waiting already.
+/// Fills in the peers of a rank; its sites have their waiting already.
 pub fn fill(mpi: &mut Mpi, rank: &RankCalls, of_rank: OfRank) {
     let known: BTreeSet<SiteKey> =
         mpi.sites.iter().filter(|site| site.waiting_s.is_some()).map(|site| site.key()).collect();

@@ -1,7 +1,7 @@
 //! The files that the program ran from, for those that read them after it has ended.
 //!
 //! Evidence names files by path. This remembers what was at that path. Files that no path leads to stay open, and so do those
-//! where programs are built, which are replaced while they run. Of all others enough is known to tell whether they changed.
+//! in build folders, which are replaced while they run. Of all others enough is known to tell whether they changed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

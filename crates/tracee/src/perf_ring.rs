@@ -50,7 +50,7 @@ impl PerfRing {
             self.copy(tail, HEADER);
             let size = usize::from(u16::from_ne_bytes([self.record[6], self.record[7]]));
             if size < HEADER || size as u64 > head.wrapping_sub(tail) {
-                // Damaged: where the next record begins is not known.
+                // Damaged: the start of the next record is not known.
                 self.tail().store(head, Ordering::Release);
                 return;
             }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     impl Written {
-        /// Whose next record begins at position `at`.
+        /// With its next record at position `at`.
         fn new(at: u64) -> Written {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 17).unwrap();

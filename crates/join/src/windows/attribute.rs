@@ -7,7 +7,8 @@ use super::strata::StratumId;
 /// Rounds of the iteration. Few, since the durations of windows are noisy: what more rounds change is noise.
 const ROUNDS: usize = 10;
 
-/// No thread executes more instructions a second: a function whose windows seem shorter was met while its thread waited.
+/// No thread executes more instructions a second: a function with windows that seem shorter was met while its thread
+/// waited.
 const FASTEST: f64 = 4e10;
 
 /// Rounding may leave a limited rate below its limit.
@@ -50,8 +51,8 @@ impl Attributed {
     }
 }
 
-/// Attributes `work_s`, the seconds of each window, to functions: their parts explain the windows' durations, as near
-/// as possible to the shares of native time (expectation maximisation for a mixture; where all windows are alike, the native
+/// Attributes `work_s`, the seconds of each window, to functions: their parts explain the windows' durations, as near as
+/// possible to the shares of native time (expectation maximisation for a mixture; if all windows are alike, the native
 /// shares stay as they are).
 ///
 /// `native_s`: native seconds by function; `instructions`: by window and function.

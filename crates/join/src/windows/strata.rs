@@ -115,7 +115,7 @@ impl Strata {
         self.of_functions.get(&function).map_or(&[], Vec::as_slice)
     }
 
-    /// The strata of its loops: (where the loop begins, stratum).
+    /// The strata of its loops: (the loop's start, stratum).
     pub fn loops(&self, function: FunctionId) -> impl Iterator<Item = (u64, StratumId)> + '_ {
         let loops = self.nests.get(&function).map_or(&[][..], |nest| &nest.loops);
         (0..).zip(loops).filter_map(move |(number, of)| {

@@ -1,4 +1,4 @@
-//! Where MPI is in one program image.
+//! The places of MPI's functions in one program image.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// A module by its number, and where it is mapped: it may be closed, and opened again elsewhere.
+/// A module by its number, and the address it is mapped at: it may be closed, and opened again elsewhere.
 type Mapped = (u32, u64);
 
 /// An entry of a module.
@@ -55,9 +55,9 @@ pub struct Places {
     pub is_linked_in: bool,
     /// The library.
     pub family: Option<Family>,
-    /// There are libraries of several families: nobody knows whose a handle is.
+    /// There are libraries of several families: a handle's family is not known.
     pub is_mixed: bool,
-    /// System calls on sockets are to be recorded where there is MPI.
+    /// System calls on sockets are to be recorded if there is MPI.
     pub sees_sockets: bool,
     known: HashSet<Mapped>,
 }
@@ -109,7 +109,7 @@ impl Places {
         self.entries.get(&at).map(|placed| placed.entry)
     }
 
-    /// The function that begins at `at` now. Where there is no library, those of a program have only such names.
+    /// The function that begins at `at` now. Without a library, those of a program have only such names.
     pub fn watched(&self, at: u64) -> Option<Entry> {
         self.family?;
         self.entries.get(&at).filter(|placed| !placed.is_gone).map(|placed| placed.entry)

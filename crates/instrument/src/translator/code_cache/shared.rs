@@ -107,7 +107,7 @@ impl Shared {
     /// Moves the memory from `offset` on into a huge page, if the kernel can.
     pub fn gather(&self, offset: u64) {
         if offset + HUGE <= self.size {
-            // SAFETY: in bounds of our mapping, whose contents stay as they are.
+            // SAFETY: in bounds of our mapping; its contents stay as they are.
             unsafe {
                 libc::madvise(self.ours.as_ptr().add(offset as usize).cast(), HUGE as usize, libc::MADV_COLLAPSE)
             };

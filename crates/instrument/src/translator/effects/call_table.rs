@@ -43,7 +43,7 @@ pub enum Target {
     Host,
 }
 
-/// Where the flags of an `open` are.
+/// The argument with the flags of an `open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
     /// In a register.

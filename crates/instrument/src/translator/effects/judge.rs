@@ -125,7 +125,7 @@ impl Effects {
         match target {
             Target::Open { folder, path, flags } => self.judge_open(caller, folder, path, flags),
             Target::New { folder, path } => match caller.path(folder, path) {
-                // Where something is, the call fails.
+                // If the path exists, the call fails.
                 Some(path) if fs::symlink_metadata(&path).is_err() => self.change(caller, &path, Way::Named),
                 _ => Ok(()),
             },
@@ -217,7 +217,7 @@ impl Effects {
                 }
             }
             Ok(_) if !writes => Ok(()),
-            // Where something is, the call fails.
+            // If the path exists, the call fails.
             Ok(_) if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL => Ok(()),
             Ok(there) if there.is_dir() => Ok(()),
             Ok(_) if flags & libc::O_TRUNC != 0 && follows => self.change(caller, &path, Way::Emptied),

@@ -10,7 +10,7 @@ pub struct OpenCall {
     pub site: Option<u32>,
     /// Bytes, as far as they are known.
     pub bytes: Option<u64>,
-    /// Those of a root, where it is not known whether this rank is one.
+    /// Those of a root, if it is not known whether this rank is one.
     pub bytes_of_root: Option<u64>,
     /// They wait for the call within MPI that does the work.
     pub is_undecided: bool,

@@ -99,7 +99,7 @@ impl<'a, 's> ChainWriter<'a, 's> {
         }
     }
 
-    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). Where code is kept short, indirect
+    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). If code is kept short, indirect
     /// calls are not compared with their usual target and are not inlined; direct calls are (on cc1 that makes no difference
     /// beyond the noise).
     fn leaf_behind(&mut self, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {

@@ -62,8 +62,8 @@ impl Execution {
         execution
     }
 
-    /// Whether this calls for relayout, where so much had been `executed` before each round: a round planned from few
-    /// executions is not a good placement.
+    /// Whether this calls for relayout. `executed`: executions before each round; a round planned from few executions
+    /// is not a good placement.
     pub fn need(&self, executed: &[u64]) -> Need {
         let (mut badly, mut worth) = (0, 0);
         for (round, then) in executed.iter().enumerate() {

@@ -21,10 +21,10 @@ const ONE_OTHER_IN: usize = 16;
 /// After so many reads without any jump executed, all threads wait.
 const STILL: usize = 3;
 
-/// A jump whose target is recorded.
+/// A jump with a recorded target.
 #[derive(Debug)]
 struct Site {
-    /// Where its block starts.
+    /// Start of its block.
     start: Address,
     /// The counter of its block, and the one that holds the last target.
     slots: (u32, u32),
@@ -57,8 +57,8 @@ impl Site {
     }
 }
 
-/// Samples the targets of those jumps whose blocks have been executed `worth` times by `counts` (since the last look: jumps of a phase that is
-/// over do not move), in the threads of the contexts `of`; whether that sufficed for any of them, or there is none.
+/// Samples the targets of the jumps in blocks that have been executed `worth` times by `counts` (since the last look: jumps of a phase that
+/// is over do not move), in the threads of the contexts `of`; whether that sufficed for any of them, or there is none.
 pub(crate) fn look_where_jumps_go(
     cache: &mut CodeCache,
     all: &Contexts,

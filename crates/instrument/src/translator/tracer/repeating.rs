@@ -1,4 +1,4 @@
-//! A run that repeats another one: it ends before the first call whose effect would come twice.
+//! A run that repeats another one: it ends before the first call that would have an effect twice.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Puts files back as the first run left them, and says where that failed. Whether there were any.
+    /// Puts files back as the first run left them, and names those for which that failed. Whether there were any.
     pub fn take_effects_back(&mut self) -> bool {
         let any = self.program.effects.as_ref().is_some_and(Effects::changed_files);
         let failed = self.program.effects.take().map(|effects| effects.take_back()).unwrap_or_default();
