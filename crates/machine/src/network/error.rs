@@ -94,7 +94,7 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
-    /// This error, where it is of the first message between the ranks.
+    /// This error, if it is of the first message between the ranks.
     pub fn of_first_message(self) -> NetworkError {
         match self {
             NetworkError::Failed { .. } | NetworkError::Loader(_) => NetworkError::FirstMessage(Box::new(self)),

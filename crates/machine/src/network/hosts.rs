@@ -9,7 +9,7 @@ use crate::host::topology::cpulist;
 use rprof_profile::network::{Distance, NetworkHost};
 use rprof_tracee::boot::boot_id;
 
-/// Where a rank is, as it says itself.
+/// The place of a rank, by its own report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Place {
     /// The host's name.

@@ -56,9 +56,9 @@ pub use error::NetworkError;
 /// A request for the ceilings of a job's network, the same in all of its ranks.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The program whose library is to be used; `None`: the launcher's.
+    /// The program with the library to use; `None`: the launcher's.
     pub program: Option<PathBuf>,
-    /// The launcher's family, where it is known.
+    /// The launcher's family, if it is known.
     pub launcher: Option<Family>,
     /// Ranks of the job, as the launcher says.
     pub ranks: Option<u32>,
@@ -66,7 +66,7 @@ pub struct Request {
     pub wanted: Wanted,
     /// Ignore what was kept.
     pub refresh: bool,
-    /// Where the cache is; `None`: [`store::directory`].
+    /// The cache's folder; `None`: [`store::directory`].
     pub cache: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ pub fn measure(
     Ok(())
 }
 
-/// The files or names to look for the library under, and whose it is.
+/// The files or names to look for the library under, and the library's origin.
 fn names(request: &Request) -> Result<(Vec<String>, LibraryOf), NetworkError> {
     let of_program = request.program.as_deref().map(library::of_program).transpose()?.flatten();
     Ok(match of_program {

@@ -79,7 +79,7 @@ fn ping_pong(team: &mut dyn Team, pairs: &[Pair], bytes: u64) -> Result<Option<C
     points::point(bytes, INNER, &mut messages(team, pairs, Pattern::PingPong, None))
 }
 
-/// Makes rounds of a pattern; seconds one way, or of an exchange. Where a burst is known, the rounds that it may last are not used.
+/// Makes rounds of a pattern; seconds one way, or of an exchange. If a burst is known, the rounds that it may last are not used.
 fn messages<'t>(
     team: &'t mut dyn Team,
     pairs: &'t [Pair],

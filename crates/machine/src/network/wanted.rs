@@ -41,7 +41,7 @@ pub struct Use {
     pub bytes: Vec<u64>,
 }
 
-/// Sizes that are measured where nothing is asked for.
+/// Sizes that are measured if nothing is asked for.
 const USUAL_BYTES: [u64; 6] = [0, 8, 1 << 10, 32 << 10, 1 << 20, 4 << 20];
 
 impl Default for Wanted {
