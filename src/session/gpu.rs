@@ -38,7 +38,7 @@ const CHECK: &str = "__gpu_check";
 const CHECK_LIMIT: Duration = Duration::from_secs(90);
 const CHECK_STEP: Duration = Duration::from_millis(10);
 
-/// The collector in the timed pass; `None` where there is no GPU or another tool has its place.
+/// The collector in the timed pass; `None` if there is no GPU or another tool has its place.
 #[derive(Debug)]
 pub struct Tracing(Option<Injection>);
 

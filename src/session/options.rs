@@ -58,7 +58,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Where the user asks for none.
+    /// Used if the user asks for none.
     pub const USUAL: Budget = Budget { share: 0.05, least_s: 1.0 };
 }
 

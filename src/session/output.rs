@@ -160,7 +160,7 @@ fn is_ours(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder holds other things than a report of rprof's"))
 }
 
-/// Where the n-th folder of this path is kept.
+/// The path at which the n-th folder of this path is kept.
 pub fn aside(path: &Path, n: u32) -> PathBuf {
     let mut kept = path.as_os_str().to_owned();
     kept.push(format!(".{n}"));

@@ -1,4 +1,4 @@
-//! The hot loops of a function whose instructions a profile has.
+//! The hot loops of a function, if a profile has their instructions.
 
 use rprof_profile::Function;
 use rprof_profile::disassembly::Disassembly;

@@ -109,7 +109,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
                 .into(),
         );
     }
-    // Where calls are not known, other figures are not for the same reason.
+    // If calls are not known, other figures are not for the same reason.
     for (figure, title) in [("calls", "calls"), ("bytes", "bytes"), ("waiting_s", "waiting")] {
         let mut sites = shown.iter().filter(|site| figure != "bytes" || site.calls.is_some());
         let reason = sites.find_map(|site| site.source.get(figure)?.reason.as_ref());
@@ -225,7 +225,7 @@ pub fn verdict(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// Time in MPI, and POP's efficiencies where the ranks are known.
+/// Time in MPI, and POP's efficiencies if the ranks are known.
 fn title(profile: &Profile, mpi: &Mpi) -> String {
     let timed = || mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s);
     let in_mpi = timed().fold(0.0, |sum, s| sum + s);

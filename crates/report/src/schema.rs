@@ -41,7 +41,7 @@ pub fn check(profile: &Value) -> Result<(), Violation> {
     node(profile, schema(), &Place::Root)
 }
 
-/// Where in the profile a value is. It becomes text only for a violation: a profile has millions of values.
+/// A value's place in the profile. It becomes text only for a violation: a profile has millions of values.
 enum Place<'a> {
     Root,
     Field(&'a Place<'a>, &'a str),

@@ -59,7 +59,7 @@ impl StreamWork {
         (of(loads), of(stores))
     }
 
-    /// Lines that a level takes in whose fills the event counts: level 1, 2 or 3.
+    /// Lines that enter the level of which the event counts fills: level 1, 2 or 3.
     fn lines(&self, level: u32) -> f64 {
         if level <= self.level { (self.moved() / LINE) as f64 } else { 0.0 }
     }

@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
 const SELDOM_S: f64 = 0.25;
-/// CPU time that is kept for the report, where the kernel limits rprof's own.
+/// CPU time that is kept for the report, if the kernel limits rprof's own.
 const RESERVE: Duration = Duration::from_secs(10);
 /// Share of the program's time that a sampler by perf events takes at its usual frequency, copies of stacks included.
 const PERF_SHARE: f64 = 0.012;

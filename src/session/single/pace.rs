@@ -94,7 +94,7 @@ impl Pace {
         pace
     }
 
-    /// For a program that has just begun, whose visits begin after `from_s` seconds.
+    /// For a program that has just begun, with visits after `from_s` seconds.
     pub fn of_new_program(mut self, from_s: f64) -> Self {
         self.from_s = from_s;
         self.addresses_from_s = from_s + STARTS_UP_S;

@@ -13,7 +13,7 @@ use rprof_roofline::device::terms::LAUNCH;
 /// The longest name in a tooltip: the profile has it whole.
 const TOOLTIP: usize = 500;
 
-/// The section, empty where no GPU was used.
+/// The section, empty if no GPU was used.
 pub fn section(profile: &Profile, view: &View) -> String {
     let Some(devices) = &profile.devices else { return String::new() };
     let mut out = String::from("<h2>GPU</h2>\n");

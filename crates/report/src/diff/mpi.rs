@@ -1,7 +1,7 @@
 //! Calls of MPI in two profiles, by function of MPI and by the function that calls it: callers keep their names when lines move.
 //!
-//! Calls and bytes are exact, unless a process ran natively from some time on, or windows estimate them. Seconds are sums of one run, whose
-//! error is not known.
+//! Calls and bytes are exact, unless a process ran natively from some time on, or windows estimate them. Seconds are sums of one run, with
+//! an unknown error.
 
 use std::collections::BTreeMap;
 

@@ -324,7 +324,7 @@ fn ranks_of(profile: &Profile) -> Vec<u32> {
     all
 }
 
-/// How functions were found to be the same, where that may be wrong.
+/// How functions were found to be the same, if that may be wrong.
 fn matched<'p>(diff: &Diff<'p>) -> Vec<Note<'p>> {
     let mut notes = Vec::new();
     let both = || diff.changes.iter().filter_map(|change| Some((change.old?, change.new?)));

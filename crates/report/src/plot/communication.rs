@@ -52,7 +52,7 @@ pub fn is_drawn(profile: &Profile) -> bool {
     content(profile).is_some()
 }
 
-/// The picture, where [`is_drawn`].
+/// The picture, if [`is_drawn`].
 pub fn svg(profile: &Profile) -> Option<String> {
     let Content { axes, spots, slopes, roofs } = content(profile)?;
     let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));

@@ -15,7 +15,7 @@ use rprof_profile::mpi::{CallSite, SizeClass};
 use rprof_profile::mpi_name::MpiName;
 use rprof_profile::network::{Curve, Distance, Network, PairCurve};
 
-/// Bytes from which a send is taken to wait for its receiver where no such size was measured.
+/// Bytes from which a send is taken to wait for its receiver if no such size was measured.
 const LONG: u64 = 64 << 10;
 
 /// What a call does, as far as its cost is concerned.
@@ -33,7 +33,7 @@ enum Kind {
     Completion,
 }
 
-/// What a call does, by the name of its blocking form. `None`: a call whose cost is not known.
+/// What a call does, by the name of its blocking form. `None`: a call of unknown cost.
 fn kind(blocking: &str) -> Option<Kind> {
     Some(match blocking {
         "Send" | "Bsend" | "Ssend" | "Rsend" => Kind::Send,

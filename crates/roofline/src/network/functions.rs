@@ -11,7 +11,7 @@ use rprof_profile::{Function, Profile};
 
 /// Most functions that are listed.
 const MOST: usize = 40;
-/// Functions whose seconds differ by less than this share are the same work.
+/// Functions with seconds that differ by less than this share are the same work.
 const SAME: f64 = 0.05;
 /// Frames below `main`, which belong to no program.
 const START: [&str; 3] = ["_start", "__libc_start_call_main", "__libc_start_main"];

@@ -120,7 +120,7 @@ fn is_within_iterations(chain: &Chain, host: Host<'_>, trace: &mut Trace) -> boo
     }
 }
 
-/// W where it was not measured.
+/// W if it was not measured.
 const WINDOW: f64 = 64.0;
 
 /// The cycle that takes longest and its seconds per iteration; `None` if the loop has no cycle outside memory.
