@@ -73,7 +73,7 @@ fn exact_counts_of_threads_that_the_sampler_does_not_meet_are_kept() {
     let brief = function(&profile, "brief");
     assert_eq!(brief["flops"]["total"], 3000 * 150_000 * 2, "{:#}", brief["source"]["flops"]);
     assert!(!codes(&profile).contains(&"passes-disagree"), "{:?}", codes(&profile));
-    // Where samples have less time than the counts take, there is no rate.
+    // If samples have less time than the counts take, there is no rate.
     let rate = brief["flop_rate"].as_f64();
     assert!(rate.is_none_or(|rate| rate < 3e9), "{rate:?}");
 }

@@ -28,7 +28,7 @@ fn copied(options: &[&str], mib: &str, mode: &str, tolerance: f64) -> Sandbox {
         let counted = &profile["run"]["passes"].as_array().unwrap().last().unwrap();
         assert_eq!(counted["memory"], mode);
         let placed = counted["page_placement"].as_str().unwrap();
-        // Frames only where this user may see them, and all lines come.
+        // Frames only if this user may see them, and all lines come.
         let told = if mode == "exact" && placed.contains("page map") { "page map" } else { "pseudo-random" };
         let report = sandbox.whole_report("rprof.out");
         assert!(placed.contains(told) && report.contains(told), "{placed}");

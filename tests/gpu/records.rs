@@ -510,7 +510,7 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
     }
 }
 
-/// `CUptiResult`s whose meaning `crates/device/src/refusals.rs` names: the headers' names, in its order.
+/// `CUptiResult`s explained in `crates/device/src/refusals.rs`: the headers' names, in its order.
 const RESULTS: [&str; 26] = [
     "INVALID_PARAMETER",
     "INVALID_DEVICE",

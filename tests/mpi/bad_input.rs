@@ -240,7 +240,7 @@ fn a_rank_whose_folder_cannot_be_written_is_told_and_the_others_are_there() {
     assert!(stderr(&merged).contains("of 2 ranks 1 is missing: 1"), "{}", stderr(&merged));
 }
 
-/// Processes whose program lies in the sandbox.
+/// Processes of a program in the sandbox.
 fn left_over(sandbox: &Sandbox) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let programs = processes.filter_map(|process| fs::read_link(process.path().join("exe")).ok());

@@ -47,7 +47,7 @@ pub fn merge_ranks(profiles: Vec<Profile>, functions: Functions, partial: bool) 
     put_together(profiles, functions, missing)
 }
 
-/// Puts `profiles` together; their functions were taken out. `missing` is the number of missing ranks.
+/// Puts `profiles` together; their functions were taken out. `missing`: number of missing ranks.
 fn put_together(mut profiles: Vec<Profile>, functions: Functions, missing: usize) -> Result<Profile, MergeError> {
     hosts::tell_apart(&mut profiles);
     let arrangement = functions.arrangement;

@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use super::jit_images::JitImages;
 use super::proc_status;
 
-/// The most processes that places are kept of.
+/// Largest number of processes to keep the places of.
 const MOST_KEPT: usize = 256;
 
 /// Time stamps of files have the resolution of the kernel's ticks: a map may seem to be older than its process by this.

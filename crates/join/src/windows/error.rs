@@ -15,7 +15,7 @@ use super::timing::{Replicate, TimingWindows};
 use crate::code_map::FunctionId;
 use rprof_profile::evidence::estimate::{Figures, Interval, LoopEstimate};
 
-/// A figure is not known if strata with a time unknown to windows have more than this share of it.
+/// A figure is not known if strata with a time that windows do not show have more than this share of it.
 const MOST_LIMITED: f64 = 0.1;
 
 /// Which of the figures of a stratum.

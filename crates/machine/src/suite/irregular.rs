@@ -179,8 +179,8 @@ pub fn link(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), Machin
         let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
         for place in nodes * part / parts..nodes * (part + 1) / parts {
             let next = scatter((unscatter(place, nodes) + 1) & (nodes - 1), nodes);
-            // SAFETY: places are below `nodes`, and that many lines fit the slab; no other thread writes in this part
-            // of it.
+            // SAFETY: places are below `nodes`, and the slab has room for `nodes` lines; no other thread writes in this
+            // part of it.
             unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
         }
     };

@@ -51,8 +51,8 @@ pub struct Tally {
     pub store_fills: u64,
     /// Lines that were only written before they left L1, and were used again before they left the last level.
     pub used_again: u64,
-    /// If all accesses are simulated: lines that stores brought and that later stores were seen for, and those of them that
-    /// were overwritten whole (`classify/overwriting.rs`).
+    /// If all accesses are simulated: lines brought by stores and observed until their fate was known, and those of them
+    /// that were overwritten whole (`classify/overwriting.rs`).
     pub told_fills: u64,
     pub overwritten: u64,
     /// Dirty lines that the last level wrote to memory.

@@ -79,7 +79,7 @@ impl Emitter {
         self.list.push(instruction);
     }
 
-    /// Appends an instruction after a construction that may have failed.
+    /// Appends an instruction; remembers the first error if one could not be constructed.
     pub fn checked(&mut self, instruction: Result<Instruction, iced_x86::IcedError>) {
         match instruction {
             Ok(instruction) => self.push(instruction),
