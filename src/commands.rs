@@ -109,7 +109,7 @@ fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, outpu
     Ok(status)
 }
 
-/// The form in which a merged report is printed besides its files.
+/// The stream that a merged report is printed to, besides its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Print {
     Nothing,
@@ -211,7 +211,7 @@ fn pattern_of_pieces(text: &str) -> Option<String> {
     (pieces.len() > 1).then(|| format!("^{}$", pieces.join(".*")))
 }
 
-/// The functions that are called `wanted`, else those with names printed so: a name is meant literally.
+/// The functions that are called `wanted`, else those that are printed so: a name is meant literally.
 fn pattern_of_named(profile: &Profile, wanted: &str) -> Option<String> {
     let names = |is_it: &dyn Fn(&Function) -> bool| -> Vec<String> {
         profile.functions.iter().filter(|f| is_it(f)).map(|f| regex::escape(&f.name)).collect()

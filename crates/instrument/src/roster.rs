@@ -10,7 +10,7 @@ use rprof_profile::run::Warning;
 use rprof_tracee::affinity::allowed_cpus;
 use rprof_tracee::proc_status::{read_cpu_seconds, read_name};
 
-/// Number of ended threads with counts kept separately: with separate counts for all threads that come and go, memory would grow
+/// Number of ended threads that are counted separately: with separate counts for all threads that come and go, memory would grow
 /// with time.
 const APART: u32 = 1024;
 

@@ -29,8 +29,8 @@ pub fn blas(evidence: &BlasEvidence, modules: &[ModuleInfo], code: &mut CodeMap)
 /// A thread computes if it has this part of the FLOPs of the thread with most.
 const COMPUTES: f64 = 0.1;
 
-/// The threads that products were computed in: those of the function with most FLOPs in their libraries, or those of a function
-/// with the name of a kernel for products, which may be in another library than the entries. `None`: FLOPs were not counted.
+/// The threads that products were computed in: those of the function with most FLOPs in their libraries, or of one named like a
+/// kernel for products, which may be in another library than the entries. `None`: FLOPs were not counted.
 pub fn threads(blas: &Blas, functions: &[Function]) -> Option<u32> {
     let is_kernel = |f: &Function| f.name.contains("gemm") || f.name.contains("gemv");
     let of_library =

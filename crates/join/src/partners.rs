@@ -109,7 +109,7 @@ impl<'c> Kind<'c> {
     }
 }
 
-/// A call with its partners as ranks of `MPI_COMM_WORLD`.
+/// A call with its partners, by their ranks in `MPI_COMM_WORLD`.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'r> {
     pub call: &'r MpiCall,

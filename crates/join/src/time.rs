@@ -150,8 +150,8 @@ impl Elapsed {
         of_cpu.hypot(self.spread_ci95_s)
     }
 
-    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those with the nearest samples
-    /// of peers.
+    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those with samples of their
+    /// peers nearest in time.
     fn spread_over_threads(&mut self, work: &mut [&AttributedSample], scope: Scope, period: f64) {
         let key = |s: &AttributedSample| (s.peers.running, s.peers.distance_s);
         work.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));

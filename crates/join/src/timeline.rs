@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The nearest sample of another thread shows its activity, and is up to half a period away. Code that changes place faster than that
-//! would seem independent. So among samples with the same number of running peers, the samples with the nearest samples of peers
+//! would seem independent. So among samples with the same number of running peers, those with samples of their peers nearest in time
 //! represent all (`elapsed`): a quarter of them, between 64 and 1,000. This needs sampling clocks that drift against each other; if the
 //! clocks are locked at a distance, that distance is the resolution.
 //!

@@ -98,7 +98,7 @@ pub enum WhatIf {
     PerfectFrontEnd,
     /// Divisions and square roots take as long as multiplications.
     NoDivider,
-    /// Short code that branches jump over, if they are mispredicted, is always executed and its results chosen by the condition.
+    /// Short code that mispredicted branches jump over is always executed and its results chosen by the condition.
     Branchless,
     /// No cache has conflict misses: each hits wherever a fully associative cache of its size would.
     NoConflicts,

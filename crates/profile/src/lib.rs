@@ -82,10 +82,10 @@ pub struct Profile {
     /// What GPUs did; `None` if the program used none or nothing is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<device::Devices>,
-    /// Calls of MPI; `None` if there was none, and if nothing is known of them.
+    /// Calls of MPI; `None` if there was none or nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<mpi::Mpi>,
-    /// Matrix products that were called; `None` if there was none, and if nothing is known of them.
+    /// Matrix products that were called; `None` if there was none or nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blas: Option<blas::Blas>,
     /// Ceilings of the network between the job's ranks; `None` if they were not measured.

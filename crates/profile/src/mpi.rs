@@ -143,7 +143,7 @@ pub struct CallSite {
     pub site: String,
     /// The function of MPI.
     pub call: String,
-    /// The rank; `null` if several are put together, and if it is not known.
+    /// The rank; `null` if several are put together or it is not known.
     pub rank: Option<u32>,
     /// Calls; `null` if only samples saw some.
     pub calls: Option<u64>,
@@ -160,7 +160,7 @@ pub struct CallSite {
     pub waiting_s: Option<f64>,
     /// The other seconds: transfer, and the library's own work.
     pub transfer_s: Option<f64>,
-    /// Ranks of the communicator; `null` if that is not known, and if the calls differ.
+    /// Ranks of the communicator; `null` if that is not known or the calls differ.
     #[serde(default)]
     pub members: Option<u32>,
     /// Calls with a partner on another host; `null`: not known.

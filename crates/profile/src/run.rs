@@ -125,7 +125,8 @@ pub struct Pass {
     /// kernel moves by definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_ratios: Vec<(String, f64)>,
-    /// Counted pass with a memory model: how it placed pages: their physical addresses choose the sets of L2 and the last level.
+    /// Counted pass with a memory model: how it placed pages (their physical addresses choose the sets of L2 and the last
+    /// level).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_placement: Option<String>,
 }

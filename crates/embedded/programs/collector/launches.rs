@@ -20,7 +20,7 @@ pub struct Launch {
 pub struct Known {
     /// Counted launches, by group.
     pub counts: [u16; GROUPS],
-    /// A bit for each group with a met condition.
+    /// A bit for each group with its condition met.
     pub meets: u8,
 }
 

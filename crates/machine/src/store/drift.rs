@@ -73,7 +73,7 @@ fn core(campaign: &Campaign, cached: &Machine) -> Result<Option<f64>, MachineErr
     Ok(evidence(now).and_then(|now| has_moved(&now, known)))
 }
 
-/// Ratio of the core's work per cycle, if it reaches the roof at `now`, to the known one, if that has changed.
+/// Ratio of the core's work per cycle `now`, at the roof, to the known one, if that or the clock has changed.
 fn has_moved(now: &Rate, known: &Ceiling) -> Option<f64> {
     let (value, clock_hz) = known.value.zip(known.clock_hz)?;
     let (moved, clock) = (now.best / value, now.clock_hz / clock_hz);

@@ -149,11 +149,11 @@ fn no_far_buffer(campaign: &mut Campaign, threads: usize) {
 /// hundreds of MiB a guest gets only a part.
 const LARGEST_IN_L2S: u64 = 16;
 
-/// The working sets. If time is short, only the first ones are tried. L1: three quarters, since the end of a pass costs less there, and
-/// half. L2: half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter, which it reads sometimes at that rate and sometimes at
-/// 48. The quarter is there because the sets of L2 fill unevenly on small pages, since physical addresses index it. L3: no one size is
-/// best for every kind of stream, so from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. DRAM: one window of
-/// the slab after the other.
+/// The working sets; only the first ones if time is short. L1: three quarters, since the end of a pass costs less there, and half. L2:
+/// half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter, which it reads sometimes at that rate and sometimes at 48. The
+/// quarter is there because the sets of L2 fill unevenly on small pages, since physical addresses index it. L3: no one size is best for
+/// every kind of stream, so from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. DRAM: one window of the slab
+/// after the other.
 fn levels_of(campaign: &Campaign, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| campaign.topology.cache(level).map(|c| c.size);
     let in_time = |sets: &[u64], quick: usize| {

@@ -113,7 +113,8 @@ impl Arrivals {
         self.latest = Some((arrived, met - self.met_before));
     }
 
-    /// Lower limit of the pages that arrived in a run after the end of its processes; `None` if no process was looked at.
+    /// Lower limit of the pages that arrived in the run, valid once its processes have ended and were reaped; `None` if
+    /// no process was looked at.
     pub fn pages(&self) -> Option<u64> {
         // A page that is read before it is written costs two faults.
         (!self.most.is_empty()).then(|| self.resident().max(self.faults() / 2))

@@ -69,7 +69,7 @@ pub struct CounterEvent {
     pub precision: Option<Precision>,
     /// FLOPs: the width, if it counts one alone.
     pub width: Option<Width>,
-    /// FLOPs: how they differ from those of docs/conventions.md: masked lanes, minima.
+    /// FLOPs: how they differ from those of docs/conventions.md, if they do (masked lanes, minima).
     pub caveat: Option<String>,
     /// Set if it detects FLOPs that the other events leave out.
     pub betrays: Option<LeftOut>,

@@ -154,7 +154,8 @@ pub struct MpiCall {
     pub from: Option<(i32, i32)>,
     /// The root of a collective call that has one.
     pub root: Option<i32>,
-    /// Bytes of a buffer that counts only if this rank is the root; set if `bytes` is not known because that is not.
+    /// Bytes of a buffer that counts only if this rank is the root; set if `bytes` is not known because the root is
+    /// not.
     #[serde(default)]
     pub bytes_of_root: Option<u64>,
     /// Index into `communicators`; ranks are those there. `None`: not known.

@@ -351,7 +351,7 @@ fn dot(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
     g
 }
 
-/// A name beside a point, if there is room, with a line to it if that is far.
+/// A name beside a point if there is room, with a line to it if it is far away.
 fn beside(g: &mut Group, at: (f64, f64), reach: f64, text: &str, taken: &mut Taken) {
     let chars = text.chars().count();
     let width = text_width(chars, SIZE);

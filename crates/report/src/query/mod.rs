@@ -27,7 +27,7 @@ pub enum Query<'q> {
     Top { by: By, limit: usize },
     /// Why a function is held.
     Explain { name: &'q str },
-    /// The machine's ceilings with an id that begins so.
+    /// The machine's ceilings with this prefix.
     Ceilings { prefix: &'q str, limit: usize },
     /// The first call sites of MPI.
     Mpi { limit: usize },

@@ -143,7 +143,7 @@ fn dram(kinds: &[Kind], read: f64, written: f64, small_share: f64) -> Flow<'_> {
     Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small_share }
 }
 
-/// Bytes at one level by direction, and the kinds with the bandwidth that bounds them.
+/// Bytes at one level by direction, and the kinds of stream that bound them by their bandwidth.
 struct Flow<'k> {
     level: &'k str,
     kinds: &'k [Kind],

@@ -288,7 +288,7 @@ impl Handles {
         self.intercommunicators.insert(handle);
     }
 
-    /// A communicator ends: its handle may come again, for one with a creation that is not followed.
+    /// A communicator ends: its handle may come again, for one created by a call that is not followed.
     pub fn freed(&mut self, handle: u64) {
         self.sizes.remove(&handle);
         self.ranks.remove(&handle);

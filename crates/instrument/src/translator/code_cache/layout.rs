@@ -40,7 +40,7 @@ pub const PROBE_ADDRESS: u32 = 0x30;
 pub const PROBE_SCRATCH: u32 = 0x38;
 /// Address of the next entry of the buffer.
 pub const CURSOR: u32 = 0xa0;
-/// Which addresses are collected: those with 0 in these mixed bits.
+/// Which addresses are collected: those with zeros in these bits after mixing.
 pub const SELECT_MASK: u32 = 0xa8;
 /// RAX, RDI, RSI, R10 while the code stores the signal mask.
 pub const SAVE_CALL: u32 = 0xc0;

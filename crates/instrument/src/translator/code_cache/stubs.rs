@@ -1,5 +1,5 @@
 //! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and the lookup of returns
-//! if it is not in line.
+//! that is not in line.
 //!
 //! ```text
 //!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind

@@ -40,8 +40,8 @@ pub fn advise() {
     if end > before {
         // The page across the old end belongs to the new range, too.
         let start = before & !(PAGE - 1);
-        // SAFETY: advice about memory of the heap: it leaves the content alone; a kernel that cannot follow it returns an
-        // error.
+        // SAFETY: advice about memory of the heap that leaves the content alone; a kernel that cannot follow it returns
+        // an error.
         unsafe { libc::madvise(start as *mut _, end.saturating_sub(start), libc::MADV_HUGEPAGE) };
     }
 }

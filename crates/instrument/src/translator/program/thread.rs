@@ -43,7 +43,7 @@ pub struct Thread {
     pub path: AtomicU32,
     /// Its context.
     pub context: u32,
-    /// The memory with the context.
+    /// The mapping that holds the context.
     pub contexts: Arc<AtomicRefCell<Contexts>>,
     /// Signals that could not be delivered on arrival.
     pub deferred: VecDeque<Deferred>,
@@ -55,7 +55,7 @@ pub struct Thread {
     pub version: Version,
     /// Why rprof interrupts it, if it does.
     pub interrupted: Option<Interrupted>,
-    /// It must fault because the rest of an instruction cannot be fetched: (the instruction, that place).
+    /// It must fault at a place from which the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
     /// When it was last seen waiting for something other than a processor.
     waited_at: Option<Instant>,

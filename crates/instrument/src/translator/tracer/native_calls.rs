@@ -33,7 +33,7 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
 }
 
 impl Program {
-    /// How to resume a thread: with stops at its system calls, if it is in code with calls that matter.
+    /// How to resume a thread: with stops at its system calls if they matter in the code it is in.
     pub fn mode_of(&self, tid: Pid) -> Mode {
         if self.watches_calls(tid) { Mode::Syscall } else { Mode::Continue }
     }
@@ -60,7 +60,7 @@ impl Program {
             return self.go_on(stopped).map(|()| None);
         }
         self.thread_mut(tid)?.native.as_mut().ok_or(RunError::Gone)?.in_call = false;
-        // The call is left out, and made again if its result is known at once.
+        // The call is left out, and made again in a way that shows its result at once.
         stopped.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
         let absent = -i64::from(libc::ENOSYS) as u64;

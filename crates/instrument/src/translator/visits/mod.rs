@@ -366,7 +366,8 @@ impl Visitor {
         self.leave();
     }
 
-    /// Ends the visits: the windows, and with them the evidence of the sinks, with the counts of the windows alone.
+    /// Ends the visits: the windows, and with them the evidence of the sinks, which has the counts of the windows
+    /// alone.
     pub fn finish(self) -> (Counted, Vec<Window>) {
         let Visitor { mut run, mut windows, stop_s, .. } = self;
         if let Some(stop_s) = stop_s {

@@ -73,7 +73,8 @@ impl AddressSpace {
         true
     }
 
-    /// Whether the file of a mapping may have been written since the last visit. It is not known if no path leads to it any more.
+    /// Whether the file of a mapping may have been written since the last visit. If no path leads to it any more, that is not
+    /// known.
     fn was_written(&mut self, mapping: &Mapping) -> bool {
         let written = metadata(self.pid, &mapping.path).and_then(|data| data.modified().ok());
         let Some(written) = written else { return true };

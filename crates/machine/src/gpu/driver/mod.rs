@@ -29,7 +29,7 @@ const PLACES: [&str; 4] = [
     "/run/opengl-driver/lib/libcuda.so.1",
 ];
 
-/// The oldest driver API that is used: 11.8: its compiler takes PTX 7.8.
+/// The oldest driver API that is used, 11.8: its compiler takes PTX 7.8.
 pub const OLDEST: u32 = 11_080;
 
 /// Time for the driver to wake the GPUs of a host without a persistence daemon.

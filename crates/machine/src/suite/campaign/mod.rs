@@ -221,8 +221,8 @@ impl Campaign {
         self.aim.includes(&label.id, label.threads)
     }
 
-    /// Whether any ceiling with an id that begins with one of `prefixes` is measured at `threads`: buffers are made only then. Ceilings
-    /// on small pages do not count.
+    /// Whether any ceiling with one of `prefixes` is measured at `threads`: buffers are made only then. Ceilings on small pages do not
+    /// count.
     pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
         self.wants_family_on(Pages::Huge, prefixes, threads)
     }
