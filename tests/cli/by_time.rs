@@ -28,7 +28,7 @@ fn rates_of_a_program_that_works_until_a_time_are_those_of_windows() {
     for how in ["clock", "timer", "sleeper"] {
         let (profile, own) = run(&sandbox, &[], how);
         let step = step(&profile);
-        // On a busy host windows may not tell: then the counts are lower bounds.
+        // On a busy host windows may not show it: then the counts are lower bounds.
         if codes(&profile).contains(&"counts-of-less-work") {
             println!("{how}: lower bounds");
             continue;

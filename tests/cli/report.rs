@@ -203,7 +203,7 @@ fn names_that_are_equal_when_shortened_differ_in_a_report_and_are_accepted_as_th
         printed.dedup();
         assert_eq!(printed.len(), 3, "{report}");
     }
-    // What stands between the pieces of a name may be anything.
+    // The text between the pieces of a name may be anything.
     let all = made(&["--function", "double evaluate<…>(long)", "--all"]);
     assert!((0..3).all(|n| all.contains(&format!(", {n}>("))), "{all}");
 }

@@ -193,7 +193,7 @@ fn records_have_their_fields_where_the_collector_reads_them() {
     }
 }
 
-/// Lists of parameters as `ranges.rs` writes them, with the structure for which each stands: one word of 8 bytes for each entry, in which
+/// Lists of parameters as `ranges.rs` writes them, with the structure that each describes: one word of 8 bytes for each entry, in which
 /// fields that are smaller follow one another (`+`).
 const PARAMETERS: [(&str, Structure); 20] = [
     ("[16, 0]", ("CUpti_Profiler_Initialize_Params", &["structSize", "pPriv"])),

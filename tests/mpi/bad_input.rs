@@ -34,7 +34,7 @@ fn of_rank(rank: u32, ranks: u32, job: &str) -> Value {
     profile
 }
 
-/// The folder `job` with the profiles of so many ranks.
+/// The folder `job` with the profiles of this number of ranks.
 fn job(sandbox: &Sandbox, ranks: u32) {
     for rank in 0..ranks {
         fs::create_dir_all(sandbox.path().join(format!("job/rank-{rank}"))).unwrap();
@@ -84,7 +84,8 @@ fn many_ranks_are_one_profile() {
     assert_eq!(status(&same), 0, "{}", stderr(&same));
 }
 
-/// `gemm_scalar` of so many ranks, each measured on the one CPU that it was bound to; that of a rank is 1 % faster than that of the rank before.
+/// `gemm_scalar` of this number of ranks, each measured on the one CPU that it was bound to; that of a rank is 1 % faster than that of the
+/// rank before.
 fn roof_fraction_of_bound_ranks(ranks: u32) -> f64 {
     let sandbox = Sandbox::new();
     job(&sandbox, ranks);

@@ -120,7 +120,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// So many, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
+    /// `count` hosts, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
     pub fn up(count: u32, limits: &[&str]) -> Option<Hosts> {
         let output =
             Command::new(fixtures().join("hosts")).arg("up").arg(count.to_string()).args(limits).output().unwrap();
@@ -154,7 +154,8 @@ impl Hosts {
         hosts
     }
 
-    /// Runs `command` with so many ranks, at most so many seconds, with the words `prefix` before the launcher.
+    /// Runs `command` with this number of ranks, for at most this number of seconds, with the words `prefix` before the
+    /// launcher.
     pub fn run(
         &self,
         sandbox: &Sandbox,

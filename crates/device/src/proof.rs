@@ -23,7 +23,7 @@ pub fn group() -> Group {
 /// Whether `logs`, of a process that launched the kernel `symbol` alone, let counts be trusted. `expected`: the instructions of a launch.
 ///
 /// # Errors
-/// Its counts are wrong, or nobody may count on this host. A check that could not be made says nothing.
+/// Its counts are wrong, or no user may count on this host. A check that could not be made says nothing.
 pub fn verdict(logs: &[Log], symbol: &str, expected: &[f64; 9]) -> Result<(), Uncounted> {
     let Some(means) = counted::means_of(logs, symbol) else {
         return counted::refused(logs, refusals::is_of_the_host).map_or(Ok(()), Err);

@@ -336,7 +336,7 @@ impl<'e> Joined<'e> {
         if is_too_short { Err(warnings::MISSED.into()) } else { Ok(elapsed) }
     }
 
-    /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as anybody knows.
+    /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as is known.
     fn ran_natively(&self, known: &KnownFunction, has_counts: bool) -> bool {
         let share = self.common.uncounted_share;
         let is_lost = share >= MOSTLY_NATIVE || !has_counts && share > 0.0;

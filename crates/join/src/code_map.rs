@@ -44,7 +44,7 @@ pub struct CodeMap<'r> {
     parts: Vec<BTreeMap<u64, (u64, FunctionId)>>,
     functions: Vec<KnownFunction>,
     by_key: HashMap<Key, FunctionId>,
-    /// The program has one thread, and no other rank: nobody else changes its memory.
+    /// The program has one thread, and no other rank: nothing else changes its memory.
     pub is_alone: bool,
 }
 

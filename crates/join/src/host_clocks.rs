@@ -17,7 +17,7 @@ use super::partners::{Collective, Partners, Rank};
 pub struct HostClocks {
     /// Nanoseconds by host.
     pub offsets_ns: Vec<i64>,
-    /// They are right within so many nanoseconds.
+    /// Their error in nanoseconds.
     pub error_ns: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct HostClocks {
 /// # Errors
 /// Why they cannot be compared.
 pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &Partners) -> Result<HostClocks, String> {
-    // (a, b): offset(a) − offset(b) is at most so much.
+    // (a, b): offset(a) − offset(b) is at most this value.
     let mut most: HashMap<(usize, usize), i64> = HashMap::new();
     let mut bound = |a: usize, b: usize, ns: i64| {
         if a != b {

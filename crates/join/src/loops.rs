@@ -13,7 +13,7 @@ use super::waiting;
 use rprof_isa::control_flow;
 use rprof_isa::x86_64::CodeGraph;
 
-/// Samples in a loop below which they do not tell its usual way.
+/// Samples in a loop below which they do not show its usual way.
 const FEWEST_SAMPLES: usize = 20;
 
 /// The usual way may leave out blocks with one part in this many of a loop's samples.

@@ -79,7 +79,7 @@ impl<'r> Hosts<'r> {
     /// Bytes that one call, by `rank` of the job on the host `own`, has to pass.
     fn of_call(&self, (rank, own): (u32, &str), group: &Group, name: &str, call: &MpiCall) -> Option<f64> {
         match (call.to, call.from) {
-            // To nobody.
+            // To no rank.
             (Some((to, _)), _) if to < 0 => Some(0.0),
             (Some((to, _)), _) => Some(if self.get(to)? == own { 0.0 } else { call.bytes? as f64 }),
             // A receive hands over nothing.

@@ -1,4 +1,4 @@
-//! Whom each rank sends messages to, gets them from, and waits for, by call site.
+//! The ranks that each rank sends messages to, gets them from, and waits for, by call site.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
     ranks.iter().zip(received).map(of_rank).collect()
 }
 
-/// Adds that a call of site `site` waited so many nanoseconds for `peer`.
+/// Adds that a call of site `site` waited `ns` nanoseconds for `peer`.
 pub fn waited(of_rank: &mut OfRank, site: u32, peer: u32, ns: u64) {
     let waiting_s = &mut of_rank.entry((site, peer)).or_default().waiting_s;
     *waiting_s = Some(waiting_s.unwrap_or(0.0) + ns as f64 / 1e9);

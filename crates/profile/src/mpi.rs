@@ -186,7 +186,8 @@ pub struct CallSite {
     pub source: BTreeMap<String, Source>,
 }
 
-/// Calls that pass from so many bytes up to twice as many; the class of 0 has those of 0 alone. In the file: `[from, calls, bytes]`.
+/// Calls that pass at least this number of bytes and less than twice as many; the class of 0 has those of 0 alone. In the file:
+/// `[from, calls, bytes]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SizeClass(
     /// Least bytes.

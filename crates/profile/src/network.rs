@@ -76,7 +76,8 @@ pub struct PairCurve {
     pub bytes_per_s: Option<f64>,
     /// Bytes that go faster than that at first; `null`: no burst was seen.
     pub burst_bytes: Option<u64>,
-    /// From so many bytes on, sender and receiver meet before the data go (rendezvous): the break of the curve; `null`: none was seen.
+    /// From this number of bytes on, sender and receiver meet before the data go (rendezvous): the break of the curve; `null`: none
+    /// was seen.
     pub rendezvous_bytes: Option<u64>,
 }
 

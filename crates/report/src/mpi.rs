@@ -168,7 +168,7 @@ fn network_line(profile: &Profile, network: &NetworkBytes) -> String {
 
 /// Bytes from which advice is worth a line.
 const WORTH: u64 = 1 << 20;
-/// So many times the needed bytes are too much: libraries send headers, and sizes are rounded.
+/// This multiple of the needed bytes is too much: libraries send headers, and sizes are rounded.
 const TOO_MUCH: f64 = 1.5;
 
 /// `MPI_Bcast in main sent 16.0 MB between hosts, 8.00 MB would do: …`

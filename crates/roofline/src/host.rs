@@ -446,7 +446,7 @@ mod tests {
         };
         assert_eq!(beside(512), [50.0, 400.0, 100.0]);
         assert_eq!(beside(100_000), [60.0, 400.0, 100.0], "too rarely");
-        // Cycles between samples have that in them: the clock that they tell is not lowered once more.
+        // Cycles between samples have that in them: the clock that they give is not lowered once more.
         let pass = serde_json::json!({"kind": "timed", "source": "perf:cycles", "wall_s": 1.0, "cpu_s": 1.0,
             "clock_source": "sampled_cycles"});
         let run = Run { passes: vec![serde_json::from_value(pass).expect("a pass")], ..Run::default() };

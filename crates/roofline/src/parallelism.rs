@@ -5,7 +5,7 @@
 //! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample, without those in windows
 //! ```
 //!
-//! Windows of the single pass have no samples. Waiting and spinning is no use. A few samples do not tell it.
+//! Windows of the single pass have no samples. Waiting and spinning is no use. A few samples do not show it.
 
 use rprof_profile::Profile;
 use rprof_profile::run::{Parallelism, TOO_FEW_SAMPLES_CODE};

@@ -216,7 +216,7 @@ impl Recorder {
     }
 
     /// Whether the source lost sight of the first process, so that the exit that it saw is none. A source that reports all (`complete`)
-    /// loses it while it executes a program, before its code is mapped. Without some records only times tell.
+    /// loses it while it executes a program, before its code is mapped. Without some records only times show it.
     pub fn lost_sight(&self, complete: bool, reaped_ns: u64, cpu_s: f64) -> bool {
         match self.first {
             Some((_, is_mapped)) if complete => !is_mapped,

@@ -209,7 +209,8 @@ impl Resolver for Symbols {
     }
 }
 
-/// One name for all code without symbols of a library that is shipped without any: its offsets mean nothing to anybody.
+/// One name for all code without symbols of a library that is shipped without any: its offsets mean nothing to a
+/// reader.
 fn as_a_whole(module: &str) -> Option<&'static str> {
     let is = |names: &[&str]| names.iter().any(|name| module.starts_with(name));
     match () {

@@ -228,8 +228,9 @@ fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
 
 type Preference<'a> = ([bool; 3], u64, Reverse<(usize, bool, usize, &'a str)>);
 
-/// Orders aliases: the vdso's own names, which tell them from those of the C library, functions before labels, global before local, longest, fewest leading underscores, strong before weak, shortest name, then
-/// by name so that the choice does not depend on the order in the file.
+/// Orders aliases: the vdso's own names, which distinguish them from those of the C library, functions before labels, global before local,
+/// longest, fewest leading underscores, strong before weak, shortest name, then by name so that the choice does not depend on the order in
+/// the file.
 fn preference(symbol: &CodeSymbol) -> Preference<'_> {
     let underscores = symbol.name.bytes().take_while(|b| *b == b'_').count();
     // `_Z` and `_R` begin mangled names; their underscore says nothing.

@@ -93,7 +93,7 @@ impl PerfRing {
 
 impl Drop for PerfRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, which nobody uses any more.
+        // SAFETY: the mapping of `map`, which is not used any more.
         unsafe { libc::munmap(self.positions.as_ptr().cast(), self.page + self.bytes) };
     }
 }

@@ -88,7 +88,7 @@ pub fn peer_of(pid: Pid, fd: i32, own: &OwnAddresses) -> io::Result<Peer> {
 }
 
 /// # Safety
-/// `result` is a descriptor that nobody else owns, or negative.
+/// `result` is a descriptor without another owner, or negative.
 unsafe fn owned(result: i64) -> io::Result<OwnedFd> {
     if result < 0 {
         return Err(io::Error::last_os_error());

@@ -32,7 +32,7 @@ use tree::Tree;
 
 /// Longest time between two looks at whether the program has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// After so many visits in a row that could take nothing though the program used CPU time, visits become rare.
+/// After this number of visits in a row that could take nothing though the program used CPU time, visits become rare.
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
 const SELDOM_S: f64 = 0.25;

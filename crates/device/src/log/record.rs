@@ -143,7 +143,7 @@ pub enum Record {
         /// CUPTI's result.
         result: u32,
     },
-    /// A group of metrics needs so many passes.
+    /// Number of passes that a group of metrics needs.
     Passes {
         /// Group.
         group: u32,

@@ -42,7 +42,7 @@ impl Executable {
             return Err(refused());
         }
         let executable = Executable { base, mapped, length: code.len() };
-        // SAFETY: the mapping is writable, at least code.len() long, and nobody else knows it yet.
+        // SAFETY: the mapping is writable, at least code.len() long, and no other code knows it yet.
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), base.cast(), code.len()) };
         // SAFETY: changes the protection of our own mapping only.
         if unsafe { libc::mprotect(base, mapped, libc::PROT_READ | libc::PROT_EXEC) } != 0 {

@@ -170,7 +170,7 @@ impl Mpi {
         Ok(all.chunks(bytes.len()).map(<[u8]>::to_vec).collect())
     }
 
-    /// Provides buffers of so many bytes, with pages of their own.
+    /// Provides buffers of these sizes in bytes, with pages of their own.
     ///
     /// # Errors
     /// [`NetworkError`].

@@ -9,7 +9,7 @@ use super::team::Team;
 use super::wanted::Wanted;
 use rprof_profile::network::{CollectiveCurve, Distance, Network};
 
-/// After so many seconds nothing new is begun.
+/// After this number of seconds nothing new is begun.
 const LONGEST_S: f64 = 60.0;
 
 /// Whether `known` has all that is wanted and can be measured with these ranks.

@@ -58,7 +58,7 @@ pub enum Step {
 pub enum Pattern {
     /// A message, and one of the same size back.
     PingPong,
-    /// Both send so many bytes first, which are not timed; then a message, and an empty one back.
+    /// Both send this number of bytes first, which are not timed; then a message, and an empty one back.
     Drained(u64),
     /// Both send at the same time.
     Exchange,

@@ -4,9 +4,9 @@
 //! arrived at the time t with n = burst + rate · t. The bucket fills again in pauses, so a message after a pause goes faster than
 //! others.
 
-/// Fewest messages from which a line can be told.
+/// Fewest messages from which a line can be fitted.
 const FEWEST: usize = 12;
-/// Shorter bursts cannot be told from the cost of the first message or a preempted rank.
+/// Shorter bursts cannot be distinguished from the cost of the first message or a preempted rank.
 const SHORTEST_S: f64 = 250e-6;
 /// A rate that falls all the time is no burst of a token bucket: the stream may be ahead later by this factor of its lead at first.
 const GROWTH: f64 = 1.3;

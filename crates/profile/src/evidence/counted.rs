@@ -56,7 +56,7 @@ pub struct CountedEvidence {
     pub mpi: Option<MpiEvidence>,
     /// Calls of matrix products; `None`: there was none.
     pub blas: Option<BlasEvidence>,
-    /// Whether a thread worked with denormal numbers, as the flags of the CPU say; `None`: nobody looked.
+    /// Whether a thread worked with denormal numbers, as the flags of the CPU say; `None`: not examined.
     #[serde(default)]
     pub denormals: Option<bool>,
     /// The counts were extended from windows to the whole run; `None`: all of it was counted.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts that stand for the whole run were made in windows of it.
+/// Counts that represent the whole run were made in windows of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     /// The functions that windows met.

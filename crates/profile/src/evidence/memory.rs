@@ -238,7 +238,7 @@ pub struct FirstTouches {
 }
 
 impl FirstTouches {
-    /// Turns compulsory misses beyond the limit into repeated misses, or into hits: a window in which pages arrive stands for pauses in
+    /// Turns compulsory misses beyond the limit into repeated misses, or into hits: a window in which pages arrive represents pauses in
     /// which none did.
     pub fn apply(&self, sites: &mut [SiteTraffic]) {
         let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();

@@ -132,7 +132,8 @@ pub struct MpiSite {
     /// Calls in `MPI_COMM_WORLD`.
     #[serde(default)]
     pub world_calls: u64,
-    /// Half-widths of the 95 % intervals of estimated calls and bytes, relative; `None`: counted, or too few windows tell their number.
+    /// Half-widths of the 95 % intervals of estimated calls and bytes, relative; `None`: counted, or too few windows to estimate their
+    /// number.
     #[serde(default)]
     pub errors: Option<(f64, f64)>,
 }
@@ -150,7 +151,7 @@ pub struct MpiCall {
     pub bytes: Option<u64>,
     /// The rank that it sends to, and the tag.
     pub to: Option<(i32, i32)>,
-    /// The rank that it receives from, and the tag; negative: nobody, or anybody.
+    /// The rank that it receives from, and the tag; negative: no rank, or any rank.
     pub from: Option<(i32, i32)>,
     /// The root of a collective call that has one.
     pub root: Option<i32>,

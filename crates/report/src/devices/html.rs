@@ -37,7 +37,7 @@ pub fn section(profile: &Profile, view: &View) -> String {
     out + &sentences(devices, view)
 }
 
-/// A table; `of(row)` is the tooltip of a row's name, and what stands before it.
+/// A table; `of(row)` is the tooltip of a row's name, and the text before it.
 fn table(rows: &Rows, of: impl Fn(usize) -> (String, String)) -> String {
     let class = |i: usize| if i == 0 || rows.words.contains(&i) { " class=\"words\"" } else { "" };
     let mut out = format!("<h3>{}</h3>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));

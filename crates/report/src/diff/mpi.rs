@@ -116,7 +116,7 @@ fn of_run(value: Option<f64>, why: &str) -> Reading<'_> {
     value.map_or(Reading::Missing(why), Reading::NoInterval)
 }
 
-/// All that both profiles can tell, the greatest difference in seconds first. None unless both have calls of MPI.
+/// All that both profiles show, the greatest difference in seconds first. None unless both have calls of MPI.
 pub fn changes<'p>(old: &'p Profile, new: &'p Profile) -> Vec<CallsChange<'p>> {
     let (Some(old), Some(new)) = (&old.mpi, &new.mpi) else { return Vec::new() };
     let mut sums: BTreeMap<(&str, &str), [Sum; 2]> = BTreeMap::new();

@@ -84,7 +84,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
         Kind::Collective { from_root } => {
             let members = site.members?;
             let curve = &network.collective(&site.call, members)?.cost;
-            // A root hands over for all: its calls stand for those of the other ranks.
+            // A root hands over for all: its calls represent those of the other ranks.
             let has_bytes = classes().any(|class| class.0 > 0);
             for &SizeClass(from, calls, bytes) in classes() {
                 if from_root && has_bytes && from == 0 {

@@ -220,7 +220,7 @@ impl Observer {
         }
     }
 
-    /// The first process has ended, as somebody else saw.
+    /// The first process has ended, as another part of rprof saw.
     pub fn ended_elsewhere(&mut self, reaped: Reaped) {
         self.end(self.first, reaped);
     }
@@ -274,7 +274,7 @@ impl Observer {
                 self.unask(tid);
                 self.note_cpu(tid);
                 self.recorder.exit(now, tid);
-                // Nobody else would see its end.
+                // Otherwise its end would not be seen.
                 return self.resumed(tid, thread.resume(Mode::Continue, None).ok());
             }
             Stop::Syscall | Stop::Other => {}

@@ -27,16 +27,16 @@ pub enum Shape {
     Send {
         /// What is sent.
         buffer: Buffer,
-        /// To whom.
+        /// The receiver.
         to: Peer,
-        /// The message that is received, too: from whom.
+        /// The sender of the message that is received, too.
         from: Option<Peer>,
         /// Communicator.
         comm: u8,
     },
     /// Receives one message. How long it is only its sender knows.
     Receive {
-        /// From whom.
+        /// The sender.
         from: Peer,
         /// Communicator.
         comm: u8,
@@ -108,7 +108,7 @@ pub enum Shape {
     Prepare {
         /// What will be sent; `None`: it will be received.
         buffer: Option<Buffer>,
-        /// To or from whom.
+        /// The sender or receiver.
         peer: Peer,
         /// Communicator.
         comm: u8,
@@ -120,7 +120,7 @@ pub enum Shape {
     PrepareParts {
         /// The data to be sent; `None`: it will be received.
         buffer: Option<Buffer>,
-        /// To or from whom.
+        /// The sender or receiver.
         peer: Peer,
         /// Communicator.
         comm: u8,

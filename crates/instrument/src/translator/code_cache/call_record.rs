@@ -102,7 +102,7 @@ impl<'r> Words<'r> {
         self.0 = self.0.get(8 * words..).unwrap_or_default();
     }
 
-    /// The next record, which is of a call with so many further words.
+    /// The next record, of a call with `further` more words.
     pub fn call(&mut self, further: u8) -> Option<CallRecord> {
         let further = usize::from(further.min(MOST_FURTHER));
         let mut record = CallRecord {

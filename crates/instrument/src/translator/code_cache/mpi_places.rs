@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use rprof_tracee::mpi::functions::named;
 
-    /// A library with so many functions of MPI, 16 bytes apart.
+    /// A library with this number of MPI functions, 16 bytes apart.
     fn library(functions: u64, family: Family) -> MpiSymbols {
         let (function, binding) = named("MPI_Send").unwrap();
         let found = |i| Found { at: 16 * i, bytes: 16, function, binding };

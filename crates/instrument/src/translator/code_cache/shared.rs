@@ -122,7 +122,7 @@ impl Shared {
     /// The first range in `from..to` that holds data, if any.
     pub fn data(&self, from: u64, to: u64) -> Option<(u64, u64)> {
         let seek = |at: u64, whence| {
-            // SAFETY: moves the offset of a descriptor that nobody else uses.
+            // SAFETY: moves the offset of a descriptor with no other user.
             let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, whence) };
             (found >= 0).then_some(found as u64)
         };

@@ -48,7 +48,7 @@ const MOVES: [i64; 9] = [
     libc::SYS_sendfile,
 ];
 
-/// Calls that make a descriptor, or may change it, and those that move bytes as no register tells.
+/// Calls that make a descriptor, or may change it, and those that move a number of bytes not found in a register.
 const CHANGES: [i64; 11] = [
     libc::SYS_socket,
     libc::SYS_accept,

@@ -291,7 +291,7 @@ fn judge_send(caller: &Caller<'_>) -> Result<(), Unrepeatable> {
         None => Err(caller.refuse("a socket", Why::Received)),
         Some(Socket { family: libc::AF_NETLINK | libc::AF_ALG, .. }) => Ok(()),
         Some(Socket { peer: Some(peer), .. }) if caller.own.contains(&peer) => Ok(()),
-        // To whom it is connected was judged before.
+        // Its peer was judged when it was connected.
         Some(Socket { family: libc::AF_INET | libc::AF_INET6, is_stream: true, .. }) => Ok(()),
         Some(Socket { family: libc::AF_UNIX, .. }) => Err(caller.refuse("a local socket", Why::Received)),
         Some(_) => Err(caller.refuse("a network socket", Why::Received)),

@@ -25,7 +25,7 @@ pub struct OpenCall {
 /// What is known when a call returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
-    /// A datatype of so many bytes is at this address.
+    /// A datatype of this size in bytes is at this address.
     Datatype(u64, Option<u64>),
     /// A communicator is at this address, made so from that with this index.
     Communicator(u64, u32, Made),

@@ -36,8 +36,8 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// The `recent` executions by counter, after so many `rounds` (and none). Relayout of a block executed `worth` times is
-    /// worth it.
+    /// The `recent` executions by counter, after this number of `rounds` (and none). Relayout of a block executed `worth`
+    /// times is worth it.
     pub fn of(cache: &CodeCache, recent: &[u64], worth: u64, rounds: usize) -> Self {
         let mut execution = Execution {
             counts: vec![0; cache.blocks.len()],

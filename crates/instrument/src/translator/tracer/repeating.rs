@@ -74,7 +74,7 @@ impl Run {
         let _ = stopped.resume(Mode::Continue, None);
     }
 
-    /// Ends the processes that outlive the first one: nobody needs what a repeated run leaves behind.
+    /// Ends the processes that outlive the first one: the leftovers of a repeated run are of no use.
     pub fn end_rest(&mut self) {
         let groups: Vec<Pid> = self.program.threads.values().map(|thread| thread.pid).collect();
         groups.into_iter().for_each(kill_process_of);

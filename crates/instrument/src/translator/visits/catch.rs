@@ -16,8 +16,8 @@ use rprof_tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// Of a process with more threads a window takes so many, those first that are ready to run: to stop all of them would take longer than
-/// the window.
+/// Of a process with more threads a window takes this number, first those that are ready to run: to stop all of them would take longer
+/// than the window.
 const MOST_THREADS: usize = 128;
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);

@@ -68,7 +68,7 @@ pub struct Refused {
     pub why: String,
 }
 
-/// The end of a process that a visit saw, and that nobody else of rprof will see.
+/// The end of a process that a visit saw, and that no other part of rprof will see.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// The process.
@@ -118,7 +118,7 @@ pub struct Visitor {
     late: HashSet<Pid>,
     /// Processes of the present window with some threads that run natively.
     partly: HashSet<Pid>,
-    /// Ends of processes that nobody was given yet.
+    /// Ends of processes that were not handed out yet.
     ends: Vec<Ended>,
     /// Files of which it is known whether they have restartable sequences.
     sequences: HashMap<String, bool>,
@@ -135,7 +135,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// Nobody was visited yet.
+    /// No process was visited yet.
     pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
         crate::translator::program::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));

@@ -1,4 +1,4 @@
-//! Changes of a process's executable memory since the last visit, which nobody saw.
+//! Changes of a process's executable memory since the last visit, which were not observed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
