@@ -323,7 +323,8 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a regular expression was refused, in one line: the last of what the parser says, which shows the place in the lines before.
+/// Why a regular expression was refused, in one line: the last line of the parser's message, which shows the place in the lines
+/// before.
 fn reason(error: &regex::Error) -> String {
     let told = error.to_string();
     let last = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ");

@@ -29,7 +29,7 @@ use super::single::Span;
 
 /// A counted run of the same work takes no less CPU time than this part of the native one's.
 const NO_FASTER: f64 = 0.95;
-/// Less of the native time than this is explained by what was counted: the core model's errors are smaller.
+/// Less of the native time than this is explained by the counts: the core model's errors are smaller.
 const EXPLAINED: f64 = 0.8;
 /// Counts that explain this much of the native time are of the same work, whatever time they took.
 const MOSTLY_EXPLAINED: f64 = 0.9;

@@ -104,8 +104,8 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     whole_file::write(path, content).map_err(|source| SessionError::Output { path: path.to_owned(), source })
 }
 
-/// Renames what is at `path` to the first free `path.N`, if it is anything but an empty folder. A folder that the user has `chosen`
-/// must hold a report.
+/// Renames the file or folder at `path` to the first free `path.N`, if it is anything but an empty folder. A folder that the user
+/// has `chosen` must hold a report.
 ///
 /// # Errors
 /// It must not be renamed, or cannot be.

@@ -82,7 +82,7 @@ pub struct Common {
     pub allowed_cpus: Vec<Option<u32>>,
     /// Share of the counted pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
-    /// What the counts lack.
+    /// The part that the counts lack.
     pub missing: Missing,
     /// Page faults of the program are too few for the samples that began at no system call.
     pub too_few_faults: bool,

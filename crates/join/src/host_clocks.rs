@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::partners::{Collective, Partners, Rank};
 
-/// What is to be added to the times of each host.
+/// The corrections to add to the times of each host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostClocks {
     /// Nanoseconds by host.
@@ -36,7 +36,7 @@ pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &P
     for message in &partners.messages {
         let ((sender, sent), (receiver, received)) = (message.sent, message.received);
         let (send, receive) = (&ranks[sender].calls[sent], &ranks[receiver].calls[received]);
-        // What returns at once has not arrived when it returns.
+        // The message of a call that returns at once has not arrived when it returns.
         if !ranks[receiver].kind(receive).is_nonblocking {
             bound(host_of[sender], host_of[receiver], difference(receive.end_ns, send.start_ns));
         }

@@ -1,4 +1,4 @@
-//! What ranks waited for one another, from the single calls of all of them.
+//! Waiting of ranks for one another, from the single calls of all of them.
 //!
 //! ```text
 //!  receive ── waits for ──▶ its send (late sender)        matched in order by (from, to, tag)

@@ -155,7 +155,7 @@ impl LoopNest {
         let mut lookers = Lookers::default();
         for l in self.loops.iter_mut().filter(|l| !l.waits) {
             let of_loop = || l.blocks.iter().flat_map(|b| self.graph.block_instructions(*b));
-            // Most loops: what it calls is not looked at.
+            // Most loops: called functions are not examined.
             if !waiting::polls_with_calls(of_loop(), |_| true) {
                 continue;
             }

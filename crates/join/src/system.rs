@@ -323,7 +323,7 @@ fn overlap_s(from_s: f64, to_s: f64, apart: &[(f64, f64)]) -> f64 {
     near.map(|a| (a.1.min(to_s) - a.0.max(from_s)).max(0.0)).sum()
 }
 
-/// What the counts of calls are.
+/// Kind of the counts of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallCounts {
     /// All calls.

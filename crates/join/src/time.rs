@@ -73,7 +73,7 @@ impl Scope {
     }
 }
 
-/// That of what no sample met.
+/// That of functions without a sample.
 pub static UNSAMPLED: Elapsed = Elapsed {
     samples: 0,
     cpu_s: 0.0,

@@ -104,7 +104,7 @@ pub struct ProductCalls {
     pub threads: u32,
 }
 
-/// What is put together: site, function and shape.
+/// The key by which calls are put together: site, function and shape.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     call: String,

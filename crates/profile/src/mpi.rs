@@ -53,7 +53,7 @@ fn is_none_left_out(number: &u64) -> bool {
     *number == 0
 }
 
-/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
+/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkBytes {
     /// To other hosts, within and outside of calls; `null` if that is not known of all.

@@ -154,7 +154,7 @@ fn whole_words(letters: &[char], part: Range<usize>) -> Range<usize> {
 }
 
 impl Difference {
-    /// [`shorten`] for a `name` that has others that are shortened alike: what is left of it is its own.
+    /// [`shorten`] for a `name` that has others that are shortened alike: the rest of it is unique.
     pub fn shorten(&self, name: &str, limit: usize) -> String {
         if limit >= self.plain_from || name.chars().count() <= limit {
             return shorten(name, limit);

@@ -24,7 +24,7 @@ pub struct Network {
     /// Collective calls.
     #[serde(default)]
     pub collectives: Vec<CollectiveCurve>,
-    /// What was not measured, each with the reason.
+    /// Missing measurements, each with the reason.
     #[serde(default)]
     pub missing: Vec<String>,
 }

@@ -21,7 +21,7 @@ const LINES: usize = 24;
 const ADVISED: usize = 3;
 /// Lines that the advice on one function may take.
 const ADVICE_LINES: usize = 2;
-/// Ends of what is cut: the options that show it whole.
+/// Ends of cut texts: the options that show it whole.
 const CUT_DOUBT: &str = "… (--all)";
 const CUT_ADVICE: &str = "… (--function)";
 /// Lines that the verdict may take.
@@ -132,7 +132,7 @@ fn busy_s(f: &Function) -> f64 {
     f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0)
 }
 
-/// The group of the table by share of the CPU time: what takes next to nothing never comes before what takes much.
+/// The group of the table by share of the CPU time: functions with next to no time never come before those with much.
 fn importance(share: f64) -> u8 {
     match share {
         0.05.. => 0,

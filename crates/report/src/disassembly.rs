@@ -6,7 +6,7 @@ use rprof_profile::disassembly::Disassembly;
 use super::name;
 use super::number::si;
 
-/// What the time beside an instruction is.
+/// Explains the time beside an instruction.
 pub const SKID: &str = "Time is that of samples at the instruction; part of it may belong to the instruction before.";
 
 /// A number of executions: small ones to the last.

@@ -93,7 +93,7 @@ impl Format {
         Format::Firefox,
     ];
 
-    /// Whether it can show some functions alone. What a script or another tool reads is whole.
+    /// Whether it can show some functions alone. Formats for scripts and other tools are whole.
     pub fn has_part(self) -> bool {
         matches!(self, Format::Text | Format::Html | Format::Svg | Format::Csv | Format::Md)
     }

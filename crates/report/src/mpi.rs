@@ -23,7 +23,7 @@ pub fn tables(profile: &Profile, most: usize) -> Vec<Rows> {
     rows(profile, most).into_iter().chain(functions(profile, most)).chain(peers::rows(profile, most)).collect()
 }
 
-/// Functions with all that they call: what they communicate.
+/// Communication of functions with all that they call.
 fn functions(profile: &Profile, most: usize) -> Option<Rows> {
     let mpi = profile.mpi.as_ref().filter(|mpi| !mpi.functions.is_empty())?;
     let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());

@@ -96,7 +96,7 @@ fn node(value: &Value, rule: &Value, at: &Place) -> Result<(), Violation> {
     }
     if let Some(choices) = rule.get("anyOf").and_then(Value::as_array) {
         let fits = |choice: &&Value| resolved(choice).get("type").is_none_or(|types| type_matches(value, types));
-        // Those of another type are passed over without a description of what is wrong.
+        // Those of another type are passed over without a description of the violation.
         let mut verdicts = choices.iter().filter(fits).map(|choice| node(value, choice, at));
         if !verdicts.any(|verdict| verdict.is_ok()) {
             choices.first().map_or(Ok(()), |first| node(value, first, at))?;

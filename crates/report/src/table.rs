@@ -107,7 +107,7 @@ pub fn rest(hidden: usize, what: &str) -> Option<String> {
     (hidden > 0).then(|| format!("… and {hidden} more {what}{plural}"))
 }
 
-/// The note on shares above 1 in a column, if there are any: what is shown as 100 % is none.
+/// The note on shares above 1 in a column, if there are any: those shown as 100 % are none.
 pub fn faster(column: &str, shares: impl IntoIterator<Item = f64>) -> Option<String> {
     shares.into_iter().any(|share| share >= 1.005).then(|| {
         format!(

@@ -35,7 +35,7 @@ pub fn is_near(error: f64) -> bool {
     error.abs() <= NEAR
 }
 
-/// A model that is off by more than this factor says nothing of what a change gains.
+/// A model that is off by more than this factor says nothing of a change's gain.
 const FAR: f64 = 2.0;
 
 /// The account of `function` and the time that the model gives / the measured time, if savings can be stated by it at all.

@@ -108,7 +108,7 @@ impl Removed {
         Removed(self.0 & !(1 << deficiency as u32))
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     pub fn within(self, other: Removed) -> Removed {
         Removed(self.0 & other.0)
     }

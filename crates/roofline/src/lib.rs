@@ -133,7 +133,7 @@ fn tell_apart(functions: &mut [Function]) {
 /// Functions that a thread takes at once: the hot ones, which take longest, mostly follow one another.
 const PART: usize = 50;
 
-/// What the analysis of one function says of the run.
+/// Findings on the run from the analysis of one function.
 #[derive(Default)]
 struct FunctionFindings {
     refuted: Vec<Warning>,

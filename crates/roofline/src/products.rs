@@ -54,7 +54,7 @@ pub fn bound(shape: &Dimensions, source: Source, peak: f64) -> f64 {
     (shape.flops() / shape.bytes() * source.bandwidth / peak).min(1.0)
 }
 
-/// What a better shape would change. `None`: nothing that is known.
+/// Advice on a better shape. `None`: nothing that is known.
 pub fn advice(product: &ProductCalls, machine: &Machine, threads: u32) -> Option<String> {
     let shape = product.shape.as_ref()?;
     let reached = share_of_peak(product, machine, threads)?;

@@ -85,7 +85,7 @@ impl Gate {
     pub fn turn(&self, pids: &[Pid]) -> Turn<'_> {
         let mut tracing = self.tracing();
         if !matches!(*tracing, Tracing::Visits) {
-            // The sampler takes back what was lent before it lends again.
+            // The sampler takes back the lent processes before it lends again.
             while matches!(*tracing, Tracing::Returned) && !self.is_over() {
                 tracing = self.wait(tracing);
             }

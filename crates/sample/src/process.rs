@@ -127,7 +127,7 @@ impl Process {
         true
     }
 
-    /// Takes `start..end` out; what is left of mappings around it stays, with its unwind tables: libraries that patch others (UCX, in MPI)
+    /// Takes `start..end` out; the rest of mappings around it stays, with its unwind tables: libraries that patch others (UCX, in MPI)
     /// change the rights of single pages.
     fn unmap(&mut self, start: u64, end: u64) {
         let overlapping: Vec<u64> =

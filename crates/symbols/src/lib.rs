@@ -129,7 +129,7 @@ impl Loaded {
                     function
                 }
                 None => {
-                    // Not code, as far as the file says; what is next to it has names all the same.
+                    // Not code, as far as the file says; the code next to it has names all the same.
                     let (from, to) = module.gap(offset);
                     let found = self.between_targets(offset, unnamed);
                     FunctionAt { part_start: found.part_start.max(from), part_end: found.part_end.min(to), ..found }

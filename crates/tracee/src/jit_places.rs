@@ -49,7 +49,7 @@ struct Place {
     collected: Option<Left>,
 }
 
-/// What processes left for profilers, the earliest first.
+/// Data that processes left for profilers, the earliest first.
 #[derive(Debug, Clone, Default)]
 pub struct Left {
     /// Contents of perf maps.
@@ -138,7 +138,7 @@ pub fn collect(pid: u32) {
     place.collected = Some(left);
 }
 
-/// What process `pid`, and those that it has its code from, left.
+/// Those left by process `pid`, and by those that it has its code from.
 pub fn left_by(pid: u32) -> Left {
     collect(pid);
     let mut left = Left::default();

@@ -67,7 +67,7 @@ pub struct Visited {
 /// The part of the run in which the program is visited, in seconds from its beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// What the user asked for; outside nothing is collected.
+    /// The part that the user asked for; outside nothing is collected.
     collected: CollectedPart,
     /// Visits begin here. Samples are taken before.
     visited_from_s: f64,

@@ -27,7 +27,7 @@ const PAID_BACK_S: f64 = 5.0;
 /// The least seconds of a budget are spent in the course of these: it is not known how long a program will run.
 const SPREAD_S: f64 = 3.0;
 /// Windows with addresses begin this number of seconds after the first window of a program that has just begun: its start-up executes
-/// much code once, which costs translations and says nothing of what will be hot.
+/// much code once, which costs translations and says nothing of later hot code.
 const STARTS_UP_S: f64 = 1.0;
 /// Part of a window's work that its caches cost: they are cold after a stop, and hold rprof's counters, too.
 const COLD_CACHES: f64 = 0.1;

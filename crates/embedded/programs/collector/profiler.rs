@@ -31,7 +31,7 @@ pub enum Of {
     Graph,
 }
 
-/// What the profiler needs of a group.
+/// The profiler's data of a group.
 #[derive(Clone, Copy)]
 struct Images {
     /// Times that a launch runs in a session.

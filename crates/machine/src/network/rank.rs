@@ -39,7 +39,7 @@ impl Rank {
         all.iter().map(|bytes| rmp_serde::from_slice(bytes).map_err(|_| NetworkError::Step)).collect()
     }
 
-    /// What rank 0 says to a question, in all ranks.
+    /// Rank 0's answer to a question, in all ranks.
     ///
     /// # Errors
     /// [`NetworkError`].

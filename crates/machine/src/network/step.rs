@@ -1,4 +1,4 @@
-//! What all ranks do next. Rank 0 decides, and sends it to the others.
+//! The next step of all ranks. Rank 0 decides, and sends it to the others.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ const GROWTH: f64 = 1.3;
 /// Parts of the later half, compared by rate.
 const PARTS: usize = 32;
 
-/// What a stream shows.
+/// Findings of one stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
     /// Bytes a second in parts of its later half.
@@ -22,7 +22,7 @@ pub struct Stream {
     pub burst_bytes: Option<f64>,
 }
 
-/// What several streams show together.
+/// Findings of several streams together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sustained {
     /// Bytes a second behind a burst.

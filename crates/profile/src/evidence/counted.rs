@@ -11,7 +11,7 @@ use super::mpi::MpiEvidence;
 use crate::code::ModuleInfo;
 use crate::run::Warning;
 
-/// What is missing in the counts.
+/// The part that the counts lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Missing {
     /// At most code of its own that was never counted: the counts of all other code are complete.
@@ -42,7 +42,7 @@ pub struct CountedEvidence {
     pub cpu_s: f64,
     /// Share of this pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
-    /// What these counts lack.
+    /// The part that these counts lack.
     pub missing: Missing,
     /// Modules that `CodeRef::module` indexes.
     pub modules: Vec<ModuleInfo>,

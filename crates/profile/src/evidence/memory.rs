@@ -403,7 +403,7 @@ impl Traffic {
         self.unit_lines + self.strided_lines + self.random_lines + self.gathered_lines
     }
 
-    /// The traffic of `factor` times as much work. What the simulation saw stays.
+    /// The traffic of `factor` times as much work. The simulated values stay.
     #[must_use]
     pub fn extended(&self, factor: f64) -> Traffic {
         Traffic {

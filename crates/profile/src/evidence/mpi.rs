@@ -56,7 +56,7 @@ impl std::ops::AddAssign for Traffic {
     }
 }
 
-/// Bytes that sockets passed, by the results of system calls: without headers and what was sent again.
+/// Bytes that sockets passed, by the results of system calls: without headers and retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NetworkEvidence {
     /// To and from other hosts, outside of calls of MPI: by threads of the library's own, and by the program itself.

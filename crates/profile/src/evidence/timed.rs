@@ -46,7 +46,7 @@ pub struct TimedEvidence {
     pub page_faults: Option<(u64, u64)>,
     /// Samples and intervals outside of these seconds were left out; `None`: none was.
     pub part: Option<(f64, f64)>,
-    /// Seconds that windows of the single pass took, in order: what was seen there is left out.
+    /// Seconds that windows of the single pass took, in order: samples taken there are left out.
     #[serde(default)]
     pub apart: Vec<(f64, f64)>,
     /// Why the sampler did not look at blocked threads; `None`: it did.

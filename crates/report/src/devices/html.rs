@@ -65,7 +65,7 @@ fn table(rows: &Rows, of: impl Fn(usize) -> (String, String)) -> String {
     out + "</div>\n"
 }
 
-/// The terms of a kernel: what each ceiling takes of its time.
+/// The terms of a kernel: the time that each ceiling takes.
 fn terms(k: &Kernel) -> String {
     let Some(a) = k.analysis.as_ref().filter(|a| !a.terms.is_empty()) else { return String::new() };
     let mut out = String::from(

@@ -101,7 +101,7 @@ impl Axes {
         format!("operational intensity [{operations}/byte]")
     }
 
-    /// What a function must have for a place.
+    /// The figures that a function must have for a place.
     pub fn needed(self) -> &'static str {
         match self {
             Axes::Dp | Axes::Sp => "FLOPs and bytes",

@@ -26,7 +26,7 @@ const NAME_WIDTH: usize = 26;
 /// The intensity of a function that a panel is drawn over.
 type Intensity = fn(&Spot<'_>) -> f64;
 
-/// What the picture shows.
+/// Content of the picture.
 struct Content<'p> {
     axes: Axes,
     spots: Vec<Spot<'p>>,

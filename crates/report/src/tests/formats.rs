@@ -299,7 +299,7 @@ fn a_program_without_flops_is_drawn_in_instructions() {
         dots += 1;
     }
     assert!(dots >= 8, "{dots} dots");
-    // What belongs to a dot beyond the axis stays in the picture, too.
+    // The parts of a dot beyond the axis stay in the picture, too.
     let mut far = profile.clone();
     far.functions.iter_mut().find(|f| f.name == "gemm_block").unwrap().bytes.as_mut().unwrap().dram = Some(1000);
     let svg = render(&far, Format::Svg, &View::default()).unwrap();

@@ -116,7 +116,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
             }
         }
     }
-    // What was sent is on its way while what is received is waited for: it counts once.
+    // The sent message is on its way while the received one is waited for: the time counts once.
     if nonblocking && kind == Kind::Receive {
         return Some(NetworkSeconds::default());
     }

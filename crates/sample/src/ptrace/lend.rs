@@ -122,7 +122,7 @@ impl Observer {
             if !(self.tracees.hold(tid.as_raw() as u32) && is_traced_by_us(tid)) {
                 match Running::observe(tid) {
                     Ok(running) => self.taken(running, tid),
-                    // What ends for it may wait for us.
+                    // A process that ends for it may wait for us.
                     Err(error) if error.is_interrupted() => {
                         self.loans.owed.insert(pid, program);
                         return;

@@ -45,7 +45,7 @@ const EAGER: Duration = Duration::from_micros(30);
 pub(super) struct Observer {
     first: u32,
     pub(super) tracees: Tracees,
-    /// What is lent to a visit.
+    /// The processes lent to a visit.
     pub(super) loans: Loans,
     pub recorder: Recorder,
     context: Context,

@@ -25,7 +25,7 @@ pub struct Peer {
 pub enum Shape {
     /// Sends one message, and may receive one.
     Send {
-        /// What is sent.
+        /// The buffer that is sent.
         buffer: Buffer,
         /// The receiver.
         to: Peer,

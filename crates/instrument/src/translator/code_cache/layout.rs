@@ -140,7 +140,7 @@ pub const CALL_RING_SIZE: u32 = 0x40_0000;
 /// Return addresses of watched calls that rprof knows, by their low 16 bits.
 pub const KNOWN_RETURNS: u32 = CALL_RING - 0x8_0000;
 
-/// Offset of a return address that rprof knows.
+/// Offset of the entry that holds a return address if rprof knows it.
 pub const fn known_return(returns_to: u64) -> u32 {
     KNOWN_RETURNS + 8 * (returns_to as u32 & 0xffff)
 }

@@ -45,13 +45,13 @@ struct Placed {
 #[derive(Debug, Default)]
 pub struct Places {
     entries: AddressMap<u64, Placed>,
-    /// Code of MPI: what it calls is not the program's call.
+    /// Code of MPI: its calls are not the program's.
     inside: Vec<(Range<u64>, Mapped)>,
     /// Objects behind handles, and the bytes of an element.
     pub datatypes: Vec<(u64, u8)>,
     /// Open MPI's `MPI_COMM_WORLD`.
     pub worlds: Vec<u64>,
-    /// A program has MPI linked into it: of the code in it no one knows what is MPI's.
+    /// A program has MPI linked into it: it is not known which of its code is MPI's.
     pub is_linked_in: bool,
     /// The library.
     pub family: Option<Family>,

@@ -87,7 +87,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a repeated run has done so far that rprof takes back.
+/// Effects of a repeated run so far that rprof takes back.
 #[derive(Debug)]
 pub struct Effects {
     journal: Journal,
@@ -162,7 +162,7 @@ impl Effects {
         }
     }
 
-    /// The run is about to change what is at `path`.
+    /// The run is about to change the file at `path`.
     fn change(&mut self, caller: &Caller<'_>, path: &Path, way: Way) -> Result<(), Unrepeatable> {
         if is_of_itself(path, caller.tid, caller.pid) {
             return Ok(());
@@ -208,7 +208,7 @@ impl Effects {
             }
             Ok(there) if there.file_type().is_char_device() || there.file_type().is_block_device() => {
                 let path = true_path(&path, follows);
-                // Shells look whether there is a terminal; what they write to it is judged.
+                // Shells look whether there is a terminal; their writes to it are judged.
                 let is_terminal = is_users_terminal(&path);
                 self.watches_writes |= is_terminal;
                 match is_harmless_device(&path) || is_terminal || !writes {

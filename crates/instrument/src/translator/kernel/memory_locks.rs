@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 /// Bit of an entry of `/proc/PID/pagemap`.
 const PRESENT: u64 = 1 << 63;
 
-/// What the kernel does with new mappings of a process.
+/// The kernel's treatment of new mappings of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Future {
     /// Nothing.

@@ -18,11 +18,11 @@ pub struct OpenCall {
     pub sides: Sides,
     /// The index of its communicator.
     pub communicator: Option<u32>,
-    /// What is read behind a pointer when it returns.
+    /// The value read behind a pointer when it returns.
     pub result: Option<Returns>,
 }
 
-/// What is known when a call returns.
+/// Facts known when a call returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
     /// A datatype of this size in bytes is at this address.

@@ -166,7 +166,7 @@ impl MpiRecorder {
         let is_c = matches!(entry.binding, Binding::C { .. });
         let wide = entry.binding == Binding::C { wide: true };
         let outer = open.innermost(|call| call.site.is_some()).map(|outer| &mut outer.what);
-        // What the program's own code calls within a call, after a jump out of one, or in a handler, is the program's call, too.
+        // A call by the program's own code within a call, after a jump out of one, or in a handler, is the program's, too.
         let site = match &outer {
             Some(_) if cache.watched.mpi.is_linked_in => None,
             _ => self.own_site((address_space, cache, thread), (record, entry.function, wide)),
@@ -356,7 +356,7 @@ fn read_memory(memory: &Memory, at: u64, buffer: &mut [u8]) -> bool {
     memory.read(Address::new(at), buffer).is_ok()
 }
 
-/// What is to be read behind the pointers of `call` when it returns.
+/// The values to be read behind the pointers of `call` when it returns.
 fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
     let argument = |i: u8| call.arguments.get(usize::from(i)).copied();
     if let Some(request) = call.function.request() {

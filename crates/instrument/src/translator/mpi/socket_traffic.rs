@@ -18,7 +18,7 @@ use rprof_tracee::sockets::{OwnAddresses, Peer, is_socket, peer_of};
 const MESSAGE: u64 = 64;
 const MESSAGE_LENGTH: u64 = 56;
 
-/// What sockets passed, beside that of other hosts by call site.
+/// Traffic of sockets, and that with other hosts by call site.
 #[derive(Debug, Default)]
 pub struct SocketTraffic {
     /// To and from this host.
@@ -79,7 +79,7 @@ impl SocketTraffic {
         moved
     }
 
-    /// What of `all` is to be counted for another host.
+    /// The part of `all` to be counted for another host.
     fn by_peer(&mut self, caller: Caller<'_>, fd: i32, kind: DescriptorKind, all: Traffic) -> Traffic {
         let kind = if kind == DescriptorKind::New { self.resolve(caller, fd) } else { kind };
         match kind {

@@ -327,7 +327,7 @@ impl AddressSpace {
         self.written.extend(pages(from, to));
     }
 
-    /// The memory at `from..to` is gone; what is mapped there later begins anew.
+    /// The memory at `from..to` is gone; later mappings there begin anew.
     pub fn forget_rewriting(&mut self, from: Address, to: Address) {
         self.rewrites.retain(|page, _| !pages(from, to).contains(page));
     }
@@ -370,7 +370,7 @@ impl AddressSpace {
     }
 }
 
-/// What process `pid` has open for writing, as the links of its descriptors say.
+/// Files that process `pid` has open for writing, as the links of its descriptors say.
 pub fn open_for_writing(pid: Pid) -> Vec<PathBuf> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     // The mode of the link shows how the file was opened.

@@ -17,7 +17,7 @@ use rprof_tracee::address::Address;
 /// Once a chain has this many bytes, rprof inlines no more leaves into it: an arena has room for any chain without inlined
 /// bodies.
 const COPIES: usize = 256 << 10;
-/// Writes one chain of hot blocks, with what is inlined into it.
+/// Writes one chain of hot blocks, with the code inlined into it.
 pub(crate) struct ChainWriter<'a, 's> {
     pub(crate) cache: &'a mut CodeCache,
     pub(crate) source: &'a mut Source<'s>,
@@ -27,7 +27,7 @@ pub(crate) struct ChainWriter<'a, 's> {
     leaf_bytes: usize,
     /// Inlined bodies that are not complete yet, with their chains that are still to be written.
     pub(crate) bodies: Vec<(InlinedBody, Vec<Vec<Placed>>)>,
-    /// Exits of what was written; nothing is translated ahead for them.
+    /// Exits of the written code; nothing is translated ahead for them.
     exits: Exits,
 }
 

@@ -1,4 +1,4 @@
-//! One counted run: the traced program, what is recorded of it, and how it is served.
+//! One counted run: the traced program, its records, and the order in which it is served.
 
 use std::collections::BTreeSet;
 

@@ -47,7 +47,7 @@ impl Run {
         let own_offset = [libc::SYS_pwrite64, libc::SYS_pwritev].contains(&(registers.rax as i64))
             || registers.rax as i64 == libc::SYS_pwritev2 && registers.r10 != u64::MAX;
         let piece = match (succeeded(&after), own_offset) {
-            // What was written before the failure stays.
+            // Bytes written before the failure stay.
             (false, _) => EVERYTHING,
             (true, true) => (registers.r10, after.rax),
             (true, false) => (position(tid, descriptor).unwrap_or(0).wrapping_sub(after.rax), after.rax),

@@ -73,8 +73,7 @@ impl AddressSpace {
         true
     }
 
-    /// Whether the file of a mapping may have been written since the last visit. If no path leads to it any more, that is not
-    /// known.
+    /// Whether the file of a mapping may have been written since the last visit. Also true if no path leads to it any more.
     fn was_written(&mut self, mapping: &Mapping) -> bool {
         let written = metadata(self.pid, &mapping.path).and_then(|data| data.modified().ok());
         let Some(written) = written else { return true };
