@@ -109,7 +109,7 @@ fn finish_rank(outcome: session::Outcome, rank: &LaunchedRank, view: View, outpu
     Ok(status)
 }
 
-/// Where a merged report goes besides its files.
+/// The stream that a merged report is printed to, besides its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Print {
     Nothing,
@@ -205,13 +205,13 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
     View { width: width(), full_names, keep, precision, ..View::default() }
 }
 
-/// Where a name was shortened, anything may stand.
+/// Anything may be at the place where a name was shortened.
 fn pattern_of_pieces(text: &str) -> Option<String> {
     let pieces: Vec<String> = text.split('…').map(regex::escape).collect();
     (pieces.len() > 1).then(|| format!("^{}$", pieces.join(".*")))
 }
 
-/// The functions that are called `wanted`, else those whose names are printed so: a name is meant literally.
+/// The functions that are called `wanted`, else those that are printed so: a name is meant literally.
 fn pattern_of_named(profile: &Profile, wanted: &str) -> Option<String> {
     let names = |is_it: &dyn Fn(&Function) -> bool| -> Vec<String> {
         profile.functions.iter().filter(|f| is_it(f)).map(|f| regex::escape(&f.name)).collect()
@@ -327,7 +327,8 @@ pub fn query(args: cli::query::QueryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a regular expression was refused, in one line: the last of what the parser says, which shows the place in the lines before.
+/// Why a regular expression was refused, in one line: the last line of the parser's message, which shows the place in the lines
+/// before.
 fn reason(error: &regex::Error) -> String {
     let told = error.to_string();
     let last = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ");
@@ -339,7 +340,7 @@ fn bad_option(what: &str) -> ! {
     bad_choice(&format!("{what}; see rprof --help"))
 }
 
-/// The same, where no help is needed.
+/// The same, if no help is needed.
 fn bad_choice(what: &str) -> ! {
     let _ = writeln!(stderr(), "rprof: {what}");
     std::process::exit(2)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use rprof::profile::Profile;
 use rprof::{report, session};
 
-/// A profile, and where it is.
+/// A profile, and its path.
 pub struct Given {
     /// Its folder, or the file, as a command line names it.
     pub name: PathBuf,

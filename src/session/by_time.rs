@@ -29,7 +29,7 @@ use super::single::Span;
 
 /// A counted run of the same work takes no less CPU time than this part of the native one's.
 const NO_FASTER: f64 = 0.95;
-/// Less of the native time than this is explained by what was counted: the core model's errors are smaller.
+/// Less of the native time than this is explained by the counts: the core model's errors are smaller.
 const EXPLAINED: f64 = 0.8;
 /// Counts that explain this much of the native time are of the same work, whatever time they took.
 const MOSTLY_EXPLAINED: f64 = 0.9;
@@ -50,8 +50,8 @@ const TELLS: f64 = 0.25;
 /// Counts of windows are taken for others from this part of their interval on.
 const BEYOND: f64 = 0.6;
 
-/// Why the counted run seems to have done other work than the native one; `None`: it does not. `is_judged`: a third run will tell whether it
-/// did, so that a doubt without the core model's word counts, too.
+/// Why the counted run seems to have done other work than the native one; `None`: it does not. `is_judged`: a third run will show whether
+/// it did, so that a doubt without the core model's word counts, too.
 pub fn doubt(is_judged: bool, options: &RunOptions, machine: &Machine, evidence: &Evidence) -> Option<String> {
     let (timed, counted) = (evidence.timed.as_ref()?, evidence.counted.as_ref()?);
     if counted.estimate.is_some() || timed.cpu_s < LEAST_S || !TimeUse::of(counted).may_decide() {
@@ -158,7 +158,8 @@ pub fn third_run(
     Ok(())
 }
 
-/// Windows are as slow as the counted run, for which the core model has less time than it took: by so much their counts may be too low.
+/// Windows are as slow as the counted run, for which the core model has less time than it took: their counts may be too low by that
+/// factor.
 fn widen(estimate: &mut Estimate, least: f64) {
     let of_interval = |interval: &mut Interval| {
         if let Interval::Within(error) = interval {

@@ -70,7 +70,7 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
 
 const NO_CEILINGS: &str = "functions have time and counts, but no class, bound or savings";
 
-/// The same where the kernel ends each process of rprof's after `limit` of CPU time: another process measures them.
+/// The same if the kernel ends each process of rprof's after `limit` of CPU time: another process measures them.
 fn measured_apart(limit: Duration, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     notices.say(&format!(
         "the limit on CPU time (ulimit -t, {} s) holds for rprof's own work, too, which ends without a report if it takes longer",
@@ -103,7 +103,7 @@ pub fn of_a_rank(folder: &OutputFolder, notices: &Notices, warnings: &mut Vec<Wa
     let shared = folder.path().parent().map(|base| base.join(format!("machine-{}.json", kernel_and_cpus())));
     let file =
         shared.and_then(|path| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).ok());
-    // Where files cannot be locked each rank measures.
+    // If files cannot be locked, each rank measures.
     let Some(mut file) = file.and_then(|file| Flock::lock(file, FlockArg::LockExclusive).ok()) else {
         return for_a_run(notices, warnings);
     };

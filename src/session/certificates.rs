@@ -74,7 +74,7 @@ fn has_controller(table: &EventTable, pmus: &[Pmu]) -> bool {
     table.uncore.iter().any(|u| pmus.iter().any(|p| p.is_box_of(&u.pmu)))
 }
 
-/// The host whose events are listed and checked: this host, or a folder that represents one.
+/// The host with the events to list and check: this host, or a folder that represents one.
 pub struct Subject {
     cpu: String,
     tables: Vec<EventTable>,
@@ -113,7 +113,7 @@ impl Subject {
         let present = plan::present(&self.tables, &self.pmus);
         let certificates: Vec<Certificate> = present.flat_map(|t| certify(t, &self.pmus, &[])).collect();
         if let Some(kept) = Kept::of_host(&self.tables, &self.pmus).filter(|_| self.of_host) {
-            // The next run repeats the checks whose results could not be kept, and says why.
+            // The next run repeats the checks with results that could not be kept, and says why.
             let _ = kept.keep(&certificates);
         }
         for event in &mut listing.events {

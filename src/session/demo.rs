@@ -23,7 +23,7 @@ const GPU_KERNELS: &str = "__gpu_demo";
 /// Profiles the demo.
 ///
 /// # Errors
-/// As [`run::profile`], and a host whose kernels cannot be scheduled.
+/// As [`run::profile`], and a host with kernels that cannot be scheduled.
 pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError> {
     let notices = Notices::new(quiet);
     let failed =

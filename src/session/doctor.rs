@@ -15,7 +15,7 @@ use crate::tracee::proc_status::read_status;
 /// The driver's parameters, and the variable with another file of them, for tests.
 const PARAMETERS: &str = "/proc/driver/nvidia/params";
 const PARAMETERS_VARIABLE: &str = "RPROF_NVIDIA_PARAMS";
-/// Capabilities that permit counters where they are reserved: CAP_SYS_ADMIN and, from driver 565 on, CAP_PERFMON.
+/// Capabilities that permit counters if they are reserved: CAP_SYS_ADMIN and, from driver 565 on, CAP_PERFMON.
 const ADMIN: u32 = 21;
 const PERFMON: u32 = 38;
 /// The first driver API that comes with driver 565.
@@ -122,7 +122,7 @@ fn counters(admin_only: Option<bool>, capabilities: u64, driver: u32) -> Finding
     }
 }
 
-/// Why kernels cannot be counted here, where that is known before a run. `driver` is the version of its API.
+/// Why kernels cannot be counted here, if that is known before a run. `driver` is the version of its API.
 pub fn uncountable(driver: u32) -> Option<Uncounted> {
     let admin_only = cupti::admin_only(&parameters());
     let finding = counters(admin_only, capabilities(), driver);

@@ -84,7 +84,7 @@ pub enum SessionError {
         /// The rank that the folder is named after.
         rank: u32,
     },
-    /// A launcher whose command line names no program ran, and had no ranks to profile.
+    /// A launcher with a command line that names no program ran, and had no ranks to profile.
     #[error(
         "{launcher}: none of its arguments is a program that can be executed, so nothing was profiled; put rprof before the program, if \
          there is one: {launcher} … rprof -- PROGRAM"

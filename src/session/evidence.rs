@@ -17,7 +17,7 @@ use crate::symbols::Symbols;
 use super::gpu::Seen;
 use super::single::Visited;
 
-/// The remedy where windows counted too little.
+/// The remedy if windows counted too little.
 const COUNT_AGAIN: &str =
     "a start with --passes both counts more, in a second run; for ranks a second launch with --passes counted";
 
@@ -100,8 +100,7 @@ impl Evidence {
         }
     }
 
-    /// Takes the result of the counted pass, and replays its bursts on the core of `machine`, whose memory so many `processes` like this one
-    /// share.
+    /// Takes the result of the counted pass, and replays its bursts on the core of `machine`; `processes` like this one share its memory.
     pub fn take_counted(&mut self, counted: Counted, machine: &Machine, processes: u32) {
         let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
         self.replayed = bursts.map(|bursts| {

@@ -29,7 +29,7 @@ use super::{between, doctor, passes, sink};
 /// reach.
 const MOST_RUNS: usize = 3;
 
-/// A counted run that takes longer than this, and than so many times the native run, is ended.
+/// A counted run that takes longer than this, and than this multiple of the native run, is ended.
 const LEAST_LIMIT: Duration = Duration::from_secs(60);
 const TIMES_NATIVE: f64 = 10.0;
 
@@ -38,7 +38,7 @@ const CHECK: &str = "__gpu_check";
 const CHECK_LIMIT: Duration = Duration::from_secs(90);
 const CHECK_STEP: Duration = Duration::from_millis(10);
 
-/// The collector in the timed pass; `None` where there is no GPU or another tool has its place.
+/// The collector in the timed pass; `None` if there is no GPU or another tool has its place.
 #[derive(Debug)]
 pub struct Tracing(Option<Injection>);
 
@@ -242,7 +242,7 @@ fn lacking(groups: &[Group], logs: &[Log]) -> Vec<Group> {
     groups.iter().filter(is_needed).map(|group| Group { condition: None, ..group.clone() }).collect()
 }
 
-/// Why this host lets nobody count kernels.
+/// Why kernels cannot be counted on this host.
 fn uncountable(machine: &Machine) -> Option<Uncounted> {
     doctor::uncountable(machine.gpus.first().map_or(0, |gpu| gpu.driver))
 }

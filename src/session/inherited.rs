@@ -15,7 +15,7 @@ struct Descriptor {
     number: RawFd,
     kind: SFlag,
     reads_only: bool,
-    /// Where a file was before the first run.
+    /// A file's position before the first run.
     offset: u64,
 }
 
@@ -54,7 +54,7 @@ impl Inherited {
 
 impl Descriptor {
     fn look(number: RawFd) -> Option<Descriptor> {
-        // SAFETY: the number was in the list of open descriptors; where it is gone, the calls fail.
+        // SAFETY: the number was in the list of open descriptors; if it is gone, the calls fail.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let flags = FdFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFD).ok()?);
         if flags.contains(FdFlag::FD_CLOEXEC) {

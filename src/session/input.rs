@@ -63,7 +63,7 @@ impl Input {
         Ok(Input::Other)
     }
 
-    /// Standard input of the first run; `None` inherits ours. Of a pipe, so many bytes are recorded to `keep`; `None`: nothing.
+    /// Standard input of the first run; `None` inherits ours. Of a pipe, at most `keep` bytes are recorded; `None`: nothing.
     pub fn first(&mut self, keep: Option<u64>) -> io::Result<Option<OwnedFd>> {
         let Input::Recorded { recording, failed, feeder } = self else {
             return Ok(None);
@@ -122,7 +122,8 @@ impl Input {
     }
 }
 
-/// Copies `source` into `pipe`, and at most so many bytes into the recording, until the end of the input or until the pipe has no reader.
+/// Copies `source` into `pipe`, and at most `most` bytes into the `recording`, until the end of the input or until the pipe has no
+/// reader.
 fn tee(
     mut source: File,
     mut pipe: File,

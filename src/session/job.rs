@@ -1,4 +1,4 @@
-//! The folder of a job of many ranks: `rank-N/` for each, and `job.json`, which says whose they are.
+//! The folder of a job of many ranks: `rank-N/` for each, and `job.json`, which names the job they belong to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -29,11 +29,11 @@ pub struct JobFile {
     pub schema: String,
     /// The launches, in order: one, or two that complete one another.
     pub launches: Vec<Launch>,
-    /// Ranks of each; `null` where the launcher does not say.
+    /// Ranks of each; `null` if the launcher does not say.
     pub ranks: Option<u32>,
     /// Program and arguments of the rank that came first.
     pub command: Vec<String>,
-    /// Those of other ranks, where they differ (`mpirun … : …`).
+    /// Those of other ranks, if they differ (`mpirun … : …`).
     #[serde(default)]
     pub other_commands: BTreeSet<Vec<String>>,
 }
@@ -41,14 +41,14 @@ pub struct JobFile {
 /// One start of all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The launcher's name for it; `null` where there is none.
+    /// The launcher's name for it; `null` if there is none.
     pub job: Option<String>,
     /// `single`, `timed`, `counted` or `both`.
     pub passes: String,
     /// Ranks that have started, by the boot of their host's kernel.
     #[serde(default)]
     pub started: BTreeMap<String, BTreeSet<u32>>,
-    /// Ranks whose profiles are written.
+    /// Ranks with written profiles.
     #[serde(default)]
     pub finished: BTreeSet<u32>,
 }
@@ -113,7 +113,7 @@ impl Launching<'_> {
 }
 
 /// Makes the folder of a rank in that of its job. Files of another job in the job's folder are set aside as a whole; a timed and a
-/// counted launch of the same program share it. `needed`: files that must stay where they are.
+/// counted launch of the same program share it. `needed`: files that must stay in place.
 ///
 /// # Errors
 /// A folder cannot be made, or holds other things.
@@ -166,7 +166,7 @@ pub fn folder_name(rank: u32) -> String {
     format!("rank-{rank}")
 }
 
-/// Where the first ranks of this launch are, if another job's have set the folder aside before this rank came.
+/// The folder of this launch's first ranks, if another job's have set the folder aside before this rank came.
 fn set_aside_while_it_started(base: &Path, launching: &Launching<'_>) -> Option<PathBuf> {
     let launch = launching.launch();
     launch.job.as_ref()?;
@@ -217,7 +217,7 @@ pub fn ranks_here(rank_folder: &Path, rank: &LaunchedRank) -> u32 {
     launcher::ranks_of_this_host().unwrap_or(1).max(started)
 }
 
-/// Where a rank's folder is now: another job that started meanwhile may have set the job's folder aside.
+/// The current path of a rank's folder: another job that started meanwhile may have set the job's folder aside.
 pub fn rank_folder_now(folder: OutputFolder, launching: &Launching<'_>) -> OutputFolder {
     let Some(base) = folder.path().parent().map(Path::to_owned) else { return folder };
     let launch = launching.launch();
@@ -244,7 +244,7 @@ pub fn was_ended(folder: &Path) -> Option<String> {
     (missing > 0).then(|| format!("{missing} of its ranks left no profile"))
 }
 
-/// The job whose ranks a folder holds.
+/// The job of the ranks in a folder.
 pub fn read(folder: &Path) -> Option<JobFile> {
     parse(&whole_file::read(&folder.join(JOB_FILE)).ok()?)
 }
@@ -256,7 +256,8 @@ fn parse(text: &[u8]) -> Option<JobFile> {
 /// As [`read`], for who names the folder; `None`: it is none of a job.
 ///
 /// # Errors
-/// The file cannot be read, or is missing beside ranks: nobody can say whose ranks these are, and whether some are missing.
+/// The file cannot be read, or is missing beside ranks: it is not known which job these ranks belong to, and whether some
+/// are missing.
 pub fn read_named(folder: &Path) -> Result<Option<JobFile>, SessionError> {
     use io::ErrorKind::{NotADirectory, NotFound};
     match whole_file::read(&folder.join(JOB_FILE)) {
@@ -273,7 +274,7 @@ fn bad(folder: &Path, problem: JobProblem) -> SessionError {
     SessionError::Job { path: folder.join(JOB_FILE), problem, ranks: folder.join("rank-*") }
 }
 
-/// The error of a folder whose record is of another job than all its ranks.
+/// The error of a folder with a record of another job than that of all its ranks.
 pub fn foreign(folder: &Path) -> SessionError {
     bad(folder, JobProblem::Foreign)
 }
@@ -330,7 +331,7 @@ mod tests {
         Launching { rank, passes: Passes::Single, command: &[] }
     }
 
-    /// Ends a rank: its profile is written where its folder is now.
+    /// Ends a rank: its profile is written to the current place of its folder.
     fn ended(base: &Path, job: &str, number: u32, ranks: u32) -> (PathBuf, bool) {
         let rank = rank(job, number, ranks);
         let was = OutputFolder::existing(&base.join(folder_name(number)));

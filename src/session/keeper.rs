@@ -1,5 +1,5 @@
 //! A process between the user and rprof's work on a running program: if the user kills it, the work ends in order. A process that
-//! is killed in the midst of a visit would leave the program's threads in its code cache, where nobody serves them.
+//! is killed in the midst of a visit would leave the program's threads in its code cache, without a process that serves them.
 //!
 //! ```text
 //!  rprof, which waits ─┬─ signals sent to it ─▶ the worker, which visits the program
@@ -26,7 +26,7 @@ const PASSED_ON: [Signal; 6] =
 
 static WORKER: AtomicI32 = AtomicI32::new(0);
 
-/// Does `work` in a process of its own and hands on its exit status. Where there can be no further process, does it here.
+/// Does `work` in a process of its own and hands on its exit status. If there can be no further process, does it here.
 pub fn apart(work: impl FnOnce() -> u8) -> ExitCode {
     let keeper = getpid();
     // SAFETY: the child goes on with this thread alone; the only other one waits for its end, and holds no lock meanwhile.

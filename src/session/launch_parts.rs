@@ -65,7 +65,7 @@ pub fn forget(folder: &Path) {
     }
 }
 
-/// Evidence stays where it is, in a form that no other build reads.
+/// Evidence stays in place, in a form that no other build reads.
 fn keep(evidence: &mut Evidence, passes: Passes, folder: &OutputFolder) {
     let part = Part {
         schema: SCHEMA.into(),

@@ -48,7 +48,7 @@ const LAUNCHERS: [Variables; 9] = [
 /// Slurm sets its variables in batch scripts, too; only its steps have this one.
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 
-/// Set by the launcher of Open MPI 5 and later, whose daemons accept a process that follows another in its place.
+/// Set by the launcher of Open MPI 5 and later: its daemons accept a process that follows another in its place.
 const PRRTE: &str = "PRTE_LAUNCHED";
 
 /// Processes above rprof that are looked through for a launcher's daemon.

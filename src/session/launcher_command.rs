@@ -109,7 +109,7 @@ const WITH_VALUE: [&str; 91] = [
 /// Options with two values behind them.
 const WITH_TWO: [&str; 7] = ["mca", "gmca", "prtemca", "pmixmca", "omca", "env", "genv"];
 
-/// Options whose value names a file in which the programs are.
+/// Options with the name of a file that lists the programs.
 const IN_A_FILE: [&str; 4] = ["app", "configfile", "multi-prog", "a"];
 
 /// Whether `program` starts the ranks of a job.

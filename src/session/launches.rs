@@ -113,7 +113,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     Ok(Outcome { end: first, profile, folder, rank: None, held })
 }
 
-/// Whether somebody ended the launch that `end`ed so: then a further one would not end.
+/// Whether the launch that `end`ed so was ended from outside: then a further one would not end.
 fn ended_from_outside(end: ProgramEnd, folder: &Path) -> Option<String> {
     match end {
         ProgramEnd::Exited(0) => None,

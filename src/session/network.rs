@@ -18,14 +18,14 @@ use crate::tracee::whole_file;
 /// Its name in an output folder.
 pub const FILE: &str = "network.json";
 
-/// Printed before ranks of several hosts exchange a first message: MPICH's launcher kills rprof, too, where that fails.
+/// Printed before ranks of several hosts exchange a first message: MPICH's launcher kills rprof, too, if that fails.
 pub const CONNECTS: &str = "connects the ranks of several hosts; if nothing follows, the hosts cannot reach one another \
                             (firewall, network interface)";
 
 /// The options of `rprof machine --mpi`.
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
-    /// The program whose library is used, and its arguments; empty: the launcher's library.
+    /// The program with the library to use, and its arguments; empty: the launcher's library.
     pub program: Vec<OsString>,
     /// The measurements wanted; `None`: the usual ones.
     pub wanted: Option<PathBuf>,

@@ -21,7 +21,7 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// The passes; `None`: those that fit the options and the host (`usual_passes.rs`).
     pub passes: Option<Passes>,
-    /// A program that took less than so many seconds may be run again to count it (`--passes auto`).
+    /// A program that took less than this number of seconds may be run again to count it (`--passes auto`).
     pub repeat_below_s: f64,
     /// The part by which windows may slow the program down; `None`: the usual one, or the usual seconds if they are more.
     pub budget: Option<f64>,
@@ -48,7 +48,7 @@ pub struct RunOptions {
     pub counters_from: Option<PathBuf>,
 }
 
-/// By how much windows may slow a program down: a part of its time, or so many seconds if they are more.
+/// By how much windows may slow a program down: a part of its time, or a number of seconds if that is more.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// The part.
@@ -58,7 +58,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Where the user asks for none.
+    /// Used if the user asks for none.
     pub const USUAL: Budget = Budget { share: 0.05, least_s: 1.0 };
 }
 

@@ -104,8 +104,8 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     whole_file::write(path, content).map_err(|source| SessionError::Output { path: path.to_owned(), source })
 }
 
-/// Renames what is at `path` to the first free `path.N`, if it is anything but an empty folder. A folder that the user has `chosen`
-/// must hold a report.
+/// Renames the file or folder at `path` to the first free `path.N`, if it is anything but an empty folder. A folder that the user
+/// has `chosen` must hold a report.
 ///
 /// # Errors
 /// It must not be renamed, or cannot be.
@@ -160,7 +160,7 @@ fn is_ours(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder holds other things than a report of rprof's"))
 }
 
-/// Where the n-th folder of this path is kept.
+/// The path at which the n-th folder of this path is kept.
 pub fn aside(path: &Path, n: u32) -> PathBuf {
     let mut kept = path.as_os_str().to_owned();
     kept.push(format!(".{n}"));

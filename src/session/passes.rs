@@ -49,8 +49,8 @@ pub struct TimedPass {
     pub read_terminal: bool,
 }
 
-/// Runs the program natively under the sampler, with these `variables` in its environment. So many bytes of its input are kept for another
-/// run; `None`: there will be none.
+/// Runs the program natively under the sampler, with these `variables` in its environment. This number of bytes of its input is kept for
+/// another run; `None`: there will be none.
 pub fn timed(
     program: &Program,
     variables: &[(OsString, OsString)],
@@ -130,7 +130,7 @@ pub struct Windows {
     pub span: Span,
     /// Its rank and how many there are, if a launcher started it.
     pub launched: Option<(u32, u32)>,
-    /// So many bytes of its input are kept for another run; `None`: there will be none.
+    /// This number of bytes of its input is kept for another run; `None`: there will be none.
     pub keep: Option<u64>,
 }
 

@@ -14,7 +14,7 @@ use crate::tracee::whole_file;
 /// Its name: MessagePack, and behind it the CRC-32 of that (4 bytes, little endian).
 const FILE: &str = "mpi.calls";
 
-/// Completes what the calls say by what the launcher does.
+/// Completes the calls' information by the launcher's.
 pub fn of_rank(profile: &mut Profile, rank: &LaunchedRank) {
     let of_rank = profile.run.ranks.first();
     if let Some(calls) = &mut profile.mpi_calls {

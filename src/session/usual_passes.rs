@@ -1,4 +1,4 @@
-//! Which passes are made where the user names none: `auto`, unless an option or the environment asks for others.
+//! Which passes are made if the user names none: `auto`, unless an option or the environment asks for others.
 
 use std::fmt;
 

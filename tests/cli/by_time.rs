@@ -28,7 +28,7 @@ fn rates_of_a_program_that_works_until_a_time_are_those_of_windows() {
     for how in ["clock", "timer", "sleeper"] {
         let (profile, own) = run(&sandbox, &[], how);
         let step = step(&profile);
-        // On a busy host windows may not tell: then the counts are lower bounds.
+        // On a busy host windows may not show it: then the counts are lower bounds.
         if codes(&profile).contains(&"counts-of-less-work") {
             println!("{how}: lower bounds");
             continue;
@@ -73,7 +73,7 @@ fn exact_counts_of_threads_that_the_sampler_does_not_meet_are_kept() {
     let brief = function(&profile, "brief");
     assert_eq!(brief["flops"]["total"], 3000 * 150_000 * 2, "{:#}", brief["source"]["flops"]);
     assert!(!codes(&profile).contains(&"passes-disagree"), "{:?}", codes(&profile));
-    // Where samples have less time than the counts take, there is no rate.
+    // If samples have less time than the counts take, there is no rate.
     let rate = brief["flop_rate"].as_f64();
     assert!(rate.is_none_or(|rate| rate < 3e9), "{rate:?}");
 }

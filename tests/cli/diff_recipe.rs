@@ -36,7 +36,7 @@ fn gitlab() -> Vec<String> {
     commands.map(|line| line.trim_start_matches("    - ").to_owned()).collect()
 }
 
-/// The program: `work` rounds of a loop, whose bounds the compiler does not know.
+/// The program: `work` rounds of a loop with bounds that the compiler does not know.
 fn source(rounds: &str) -> String {
     format!(
         "#include <stdio.h>\n#include <stdlib.h>\n\
@@ -49,7 +49,7 @@ fn source(rounds: &str) -> String {
 
 const MAKEFILE: &str = "app: app.c\n\tcc -O1 -g -o app app.c\n";
 
-/// A repository with the script of the page, whose first commit is the base.
+/// A repository with the script of the page; its first commit is the base.
 fn repository() -> (Sandbox, String) {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path().join("bin")).unwrap();

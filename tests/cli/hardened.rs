@@ -10,7 +10,7 @@ const WITHOUT_MEMFDS: &str = "unshare --mount --pid --fork --mount-proc sh -c '
     for folder in $NOEXEC; do mount -t tmpfs -o noexec none $folder || exit 99; done
     exec $RPROF --passes counted --memory off -o $OUTPUT -- $PROGRAM'";
 
-/// `program` counted so, with its output in `$OUTPUT`; `None` where this host allows no such namespace.
+/// `program` counted so, with its output in `$OUTPUT`; `None` if this host allows no such namespace.
 fn counted_without_memfds(sandbox: &Sandbox, noexec: &str, output: &str, program: &str) -> Option<Output> {
     let mut command = sandbox.shell(WITHOUT_MEMFDS);
     let output = command.env("NOEXEC", noexec).env("OUTPUT", output).env("PROGRAM", program).output().unwrap();

@@ -1,4 +1,4 @@
-//! The user's limits (`ulimit`): they apply to the program. rprof lifts its own, or states the remedy where it may not lift them.
+//! The user's limits (`ulimit`): they apply to the program. rprof lifts its own, or states the remedy if it may not lift them.
 
 use std::fs;
 use std::process::Output;
@@ -87,7 +87,7 @@ fn a_limit_on_cpu_time_is_the_programs_alone() {
     assert_eq!(status(&output), 128 + libc::SIGKILL, "{}", stderr(&output));
 }
 
-/// Where rprof may not lift it, the program runs all the same, and the ceilings that could not be measured are told.
+/// If rprof may not lift it, the program runs all the same, and rprof names the ceilings that could not be measured.
 #[test]
 fn a_hard_limit_on_cpu_time_leaves_the_program_its_result() {
     let script = "mkdir empty; ulimit -t 3; XDG_CACHE_HOME=$PWD/empty exec $FIRM $RPROF -- ./work 30";

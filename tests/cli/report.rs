@@ -28,7 +28,7 @@ fn copied(options: &[&str], mib: &str, mode: &str, tolerance: f64) -> Sandbox {
         let counted = &profile["run"]["passes"].as_array().unwrap().last().unwrap();
         assert_eq!(counted["memory"], mode);
         let placed = counted["page_placement"].as_str().unwrap();
-        // Frames only where this user may see them, and all lines come.
+        // Frames only if this user may see them, and all lines come.
         let told = if mode == "exact" && placed.contains("page map") { "page map" } else { "pseudo-random" };
         let report = sandbox.whole_report("rprof.out");
         assert!(placed.contains(told) && report.contains(told), "{placed}");
@@ -203,7 +203,7 @@ fn names_that_are_equal_when_shortened_differ_in_a_report_and_are_accepted_as_th
         printed.dedup();
         assert_eq!(printed.len(), 3, "{report}");
     }
-    // What stands between the pieces of a name may be anything.
+    // The text between the pieces of a name may be anything.
     let all = made(&["--function", "double evaluate<…>(long)", "--all"]);
     assert!((0..3).all(|n| all.contains(&format!(", {n}>("))), "{all}");
 }

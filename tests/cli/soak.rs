@@ -1,5 +1,5 @@
-//! stress-ng, which checks its own results, for a minute (ten with `tests/run --full`): nothing wrong, nobody left behind,
-//! and rprof's memory grows with the code that was executed, not with time.
+//! stress-ng, which checks its own results, for a minute (ten with `tests/run --full`): nothing wrong, no process left
+//! behind, and rprof's memory grows with the code that was executed, not with time.
 
 use std::fs;
 use std::path::Path;

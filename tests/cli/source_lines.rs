@@ -62,7 +62,7 @@ fn a_loop_is_named_by_a_line_that_its_file_has() {
     }
 }
 
-/// A loop around one whose body is a function that is put in its place.
+/// A loop around one with an inlined function as its body.
 const STEPS: &str = "#include <stdio.h>
 static inline double step(double x)
 {

@@ -24,7 +24,7 @@ fn count(profile: &Value, call: &str) -> Option<u64> {
     calls.iter().find(|c| c["name"] == call)?["count"].as_u64()
 }
 
-/// Seconds off the CPU for which `wanted` holds, and all seconds off it except the wait for a CPU; `None` where the host hides them.
+/// Seconds off the CPU for which `wanted` holds, and all seconds off it except the wait for a CPU; `None` if the host hides them.
 fn waited(profile: &Value, wanted: impl Fn(&Value) -> bool) -> Option<(f64, f64)> {
     let Some(waits) = system(profile)["waits"].as_array() else {
         println!("SKIPPED: perf: blocked threads cannot be looked at here: {}", system(profile)["waits_missing"]);

@@ -42,7 +42,7 @@ fn spins_of_openmp_run_times_are_no_work() {
             continue;
         }
         openmp_is_no_work(&sandbox, &["--passes", "both"], library);
-        // Samples alone have to be many to tell the usual way through a loop.
+        // Samples alone have to be many to show the usual way through a loop.
         openmp_is_no_work(&sandbox, &["--passes", "timed", "-F", "4000"], library);
     }
 }

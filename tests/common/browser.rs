@@ -25,8 +25,8 @@ pub fn page(profile: &Profile) -> String {
     render(profile, Format::Html, &View::default()).unwrap()
 }
 
-/// Loads `page` at `#hash`, with `act` run at its end; what `act` hands to `say` is the text of `#said`. `None` where there is no browser.
-/// The browser's clock is virtual: it jumps to the page's end where no timer is due, whatever other threads of the browser still do. `act`
+/// Loads `page` at `#hash`, with `act` run at its end; what `act` hands to `say` is the text of `#said`. `None` if there is no browser.
+/// The browser's clock is virtual: it jumps to the page's end if no timer is due, whatever other threads of the browser still do. `act`
 /// awaits their work by `held(promise)` or `until(condition)`, which let real time pass.
 pub fn browse(page: &str, hash: &str, act: &str) -> Option<Seen> {
     browse_at(page, hash, act, 1500, &[])

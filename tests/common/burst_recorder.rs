@@ -68,7 +68,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// An engine whose bursts have about `entries` entries.
+    /// An engine with bursts of about `entries` entries.
     pub fn new(entries: usize) -> Self {
         Traced { entries, recorded: Arc::default() }
     }

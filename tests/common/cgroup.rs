@@ -42,7 +42,7 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Where a process writes its id to join.
+    /// The file that a process writes its id to in order to join.
     pub fn procs(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }

@@ -37,7 +37,7 @@ pub fn translated(dir: &Path, argv: &[&str]) -> (Result<Counted, CountError>, Sa
     counted_by(&mut Translator::new(), None, dir, argv)
 }
 
-/// The same by this engine, whose accesses `sink` gets.
+/// The same by this engine; `sink` gets its accesses.
 pub fn counted_by(
     engine: &mut dyn CountingEngine,
     sink: Option<Box<dyn AccessSink>>,
@@ -60,7 +60,7 @@ pub fn same(argv: &[&str]) -> Counted {
     same_told(argv, &[])
 }
 
-/// As [`same`], where the engine has these warnings and no others. Only the code that they name may have run natively.
+/// As [`same`], if the engine has these warnings and no others. Only the code that they name may have run natively.
 pub fn same_told(argv: &[&str], codes: &[&str]) -> Counted {
     let dir = tempfile::tempdir().unwrap();
     let native = Command::new(argv[0]).args(&argv[1..]).output().unwrap();

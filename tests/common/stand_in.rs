@@ -36,7 +36,7 @@ pub fn untrapped(mut run: impl FnMut() -> Output) -> Output {
     output
 }
 
-/// A core event: on `pmu` (whose kind is stated with [`Folder::pmu`]).
+/// A core event: on `pmu` (its kind is stated with [`Folder::pmu`]).
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     pub name: &'a str,

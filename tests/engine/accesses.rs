@@ -1,5 +1,5 @@
-//! Accesses whose addresses and sizes are known only at run time: translated code reports the same ones as the single-step engine,
-//! one by one, and as many as arithmetic says.
+//! Accesses with addresses and sizes known only at run time: translated code reports the same ones as the single-step engine, one
+//! by one, and as many as arithmetic says.
 
 use std::collections::BTreeMap;
 use std::path::Path;

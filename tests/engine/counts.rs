@@ -160,7 +160,7 @@ fn rounds_count_alike(name: &str, many: u64) {
     rounds_count_alike_with(name, many, &[], PlacingSettings::default());
 }
 
-/// Linked to where addresses need more than 32 bits.
+/// Linked to a place at which addresses need more than 32 bits.
 const HIGH: [&str; 2] = ["-fpie", "-Wl,--no-relax,-Ttext-segment=0x7e8080000000"];
 
 /// The same with these compiler flags, of blocks that are placed so, but sooner.
@@ -218,13 +218,13 @@ fn rounds_that_outlast_the_placing_of_blocks_count_alike() {
     rounds_count_alike("rounds", 40_000);
 }
 
-/// The same where most hot blocks have no counter of their own, are left and entered otherwise from time to time, and fault.
+/// The same if most hot blocks have no counter of their own, are left and entered otherwise from time to time, and fault.
 #[test]
 fn rounds_with_detours_and_faults_count_alike() {
     rounds_count_alike("flows", 4_000);
 }
 
-/// The same where flags are needed behind each way off the hot path and back.
+/// The same if flags are needed behind each way off the hot path and back.
 #[test]
 fn rounds_that_need_flags_on_detours_count_alike() {
     rounds_count_alike("crossings", 6_000);
@@ -244,7 +244,7 @@ fn rounds_of_calls_of_usual_targets_count_alike() {
     rounds_count_alike_however_they_land("calls", 10_000);
 }
 
-/// The same of returns whose entries are another's, and of hot ones.
+/// The same of returns with entries that are another's, and of hot ones.
 #[test]
 fn rounds_of_returns_that_share_an_entry_count_alike() {
     rounds_count_alike_however_they_land("returns", 60_000);
@@ -252,7 +252,7 @@ fn rounds_of_returns_that_share_an_entry_count_alike() {
     rounds_count_alike_with("rounds", 20_000, &[], short());
 }
 
-/// The same of calls and returns where nothing can be written below the return address, and of returns that fault.
+/// The same of calls and returns if nothing can be written below the return address, and of returns that fault.
 #[test]
 fn rounds_on_a_stack_without_room_count_alike() {
     for placing in [PlacingSettings::default(), calling(), sparing(), short()] {
@@ -260,7 +260,7 @@ fn rounds_on_a_stack_without_room_count_alike() {
     }
 }
 
-/// The same where RCX stays in its slot behind calls and jumps, and is needed after all.
+/// The same if RCX stays in its slot behind calls and jumps, and is needed after all.
 #[test]
 fn rounds_that_leave_rcx_in_its_slot_count_alike() {
     rounds_count_alike_however_they_land("parked", 3_000);

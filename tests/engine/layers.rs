@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::{Sandbox, status, stderr, stdout};
 
-/// The reference BLAS of Debian, whose C interface calls its Fortran.
+/// The reference BLAS of Debian: its C interface calls its Fortran.
 const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas";
 
 fn fixture(name: &str) -> PathBuf {

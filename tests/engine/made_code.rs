@@ -1,4 +1,4 @@
-//! Code that is not in a file that nobody writes: what is written once is counted, what changes all the time is reported.
+//! Code outside of files that are never written: what is written once is counted, what changes all the time is reported.
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::Counted;

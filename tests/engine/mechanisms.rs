@@ -119,7 +119,7 @@ fn executed_as_printed(guest: &str, lines: usize, opcode: &[u8]) {
         assert_eq!(executed.len(), lines);
         let times = |value: u32| {
             let instruction = [opcode, &value.to_le_bytes()].concat();
-            // Where the code behind it was changed, another block follows.
+            // If the code behind it was changed, another block follows.
             executions_of(&counted, |code| code.windows(instruction.len()).filter(|w| *w == instruction).count() as u64)
         };
         let found: Vec<_> = executed.iter().map(|&(value, _)| (value, times(value))).collect();

@@ -193,7 +193,7 @@ fn records_have_their_fields_where_the_collector_reads_them() {
     }
 }
 
-/// Lists of parameters as `ranges.rs` writes them, with the structure for which each stands: one word of 8 bytes for each entry, in which
+/// Lists of parameters as `ranges.rs` writes them, with the structure that each describes: one word of 8 bytes for each entry, in which
 /// fields that are smaller follow one another (`+`).
 const PARAMETERS: [(&str, Structure); 20] = [
     ("[16, 0]", ("CUpti_Profiler_Initialize_Params", &["structSize", "pPriv"])),
@@ -510,7 +510,7 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
     }
 }
 
-/// `CUptiResult`s whose meaning `crates/device/src/refusals.rs` names: the headers' names, in its order.
+/// `CUptiResult`s explained in `crates/device/src/refusals.rs`: the headers' names, in its order.
 const RESULTS: [&str; 26] = [
     "INVALID_PARAMETER",
     "INVALID_DEVICE",

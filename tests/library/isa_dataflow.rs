@@ -1,4 +1,4 @@
-//! Dependency cycles of loop bodies whose critical path is known.
+//! Dependency cycles of loop bodies with a known critical path.
 
 use rprof::isa::dependency::{BodyDependencies, ChainStep, Cycle};
 use rprof::isa::operation::{FpOp, Precision, Width};

@@ -4,7 +4,7 @@ use rprof::profile::disassembly::{Disassembly, LoopInstruction};
 
 use crate::browser::{browse, page, sample};
 
-/// Script that says the names in the table, and which function is selected where.
+/// Script that says the names in the table, and which function is selected in each place.
 const STATE: &str = "const state = () => {
     const rows = [...document.querySelectorAll('#functions tbody tr')];
     const on = (all) => all.map((e) => e.dataset.f).join(',');

@@ -110,7 +110,7 @@ fn stripped_binaries_have_one_function_per_unwind_range() {
             assert!(!function.named);
         }
     }
-    // Without unwind tables the targets of direct calls show where functions begin.
+    // Without unwind tables the targets of direct calls show the starts of functions.
     let bare = folder.path().join("bare");
     run("objcopy", &["--strip-all", "-R", ".eh_frame", "-R", ".eh_frame_hdr", path(&binary), path(&bare)]);
     for start in &starts[..2] {

@@ -1,7 +1,7 @@
 //! The live machine: every microkernel is encoded and run, and the ceilings have the order that the model needs.
 //!
-//! Exact orders are checked on recorded machines. Live figures are compared only where the noise of a busy host cannot
-//! break them: an order must be broken in several fresh measurements, among ceilings whose repetitions agreed.
+//! Exact orders are checked on recorded machines. Live figures are compared only if the noise of a busy host cannot
+//! break them: an order must be broken in several fresh measurements, among ceilings with repetitions that agreed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn request(cache: &std::path::Path) -> Request {
     request
 }
 
-/// Orders whose neighbours are far apart on every CPU: those of the core's arithmetic, and of the caches of a core.
+/// Orders with neighbours far apart on every CPU: those of the core's arithmetic, and of the caches of a core.
 const LIVE: [&str; 4] = ["dp.", "sp.", "l1.", "l2."];
 
 /// Fresh measurements in which an order must be broken before it counts.
@@ -58,7 +58,7 @@ fn agreed(ceiling: &Ceiling) -> bool {
     ceiling.spread.is_some_and(|spread| spread <= 0.1)
 }
 
-/// Pairs in the wrong order by a quarter or more, both of whose ceilings were measured undisturbed.
+/// Pairs in the wrong order by a quarter or more, with both ceilings measured undisturbed.
 fn grossly_broken(machine: &Machine) -> BTreeSet<(u32, String, String)> {
     let sound = |id: &str, threads| machine.ceilings.iter().any(|c| c.is(id, threads) && agreed(c));
     order::violations(&machine.ceilings)

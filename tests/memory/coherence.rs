@@ -22,8 +22,8 @@ struct Buffer {
     complete_from: Option<usize>,
 }
 
-/// Coherence misses, and bytes that leave L2, of two threads whose `i`th accesses, of equal times, are at `place(thread, i)`.
-/// `joins`: a running thread leaves nothing out as soon as the sink wants that, as the translator does.
+/// Coherence misses, and bytes that leave L2, of two threads with their `i`th accesses, of equal times, at `place(thread,
+/// i)`. `joins`: a running thread leaves nothing out as soon as the sink wants that, as the translator does.
 fn coherence(model: CacheModel, place: Place, joins: bool) -> (f64, f64) {
     let mut sink: Box<dyn AccessSink> = Box::new(model);
     let mut buffers =

@@ -245,7 +245,7 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_as_the_frames_of_the
             // The first pass misses all lines.
             let share = share + (1.0 - share) / passes as f64;
             println!("{policy:?}, {name}: of its lines {missed:.3} are missed, {share:.3} by their frames");
-            // Fewer are, where L2 holds some of the lines that a victim cache has no room for.
+            // Fewer are if L2 holds some of the lines that a victim cache has no room for.
             assert!((-0.2..0.17).contains(&(missed - share)), "{policy:?}, {name}: {missed}, by its frames {share}");
         }
     }

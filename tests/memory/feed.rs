@@ -51,7 +51,8 @@ pub fn simulate_selecting(sink: impl AccessSink + 'static, run: impl FnOnce(kern
     simulate_timed(sink, run, |_| 1)
 }
 
-/// The same for a kernel whose accesses take the time that `time` gives: pauses are measured in time, windows in accesses.
+/// The same for a kernel with accesses that take the time that `time` gives: pauses are measured in time, windows in
+/// accesses.
 pub fn simulate_timed(
     sink: impl AccessSink + 'static,
     run: impl FnOnce(kernels::Emit),

@@ -1,4 +1,5 @@
-//! The memory model's own memory: at most 256 MiB whatever the program does. A process of its own, whose allocator counts.
+//! The memory model's own memory: at most 256 MiB whatever the program does. A process of its own, with an allocator that
+//! counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -13,7 +13,7 @@ pub struct Kernel {
     pub name: &'static str,
     /// Emits its accesses.
     pub run: fn(Emit),
-    /// DRAM bytes, both directions, by arithmetic for [`host`]; `None` where only a simulation can determine them.
+    /// DRAM bytes, both directions, by arithmetic for [`host`]; `None` if only a simulation can determine them.
     pub dram: Option<f64>,
 }
 

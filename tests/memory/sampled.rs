@@ -55,8 +55,8 @@ fn sampled_traffic_is_within_ten_percent_of_exact() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// One instruction goes through memory for a while, where each access takes long, and then again and again through an array that
-/// stays in L1: windows are as long in the one as in the other, pauses are not.
+/// One instruction goes through memory for a while, so that each access takes long, and then again and again through an array
+/// that stays in L1: windows are as long in the one as in the other, pauses are not.
 #[test]
 fn phases_of_different_speeds_have_their_parts() {
     const FAST: u64 = 8;
@@ -96,8 +96,8 @@ fn strides_are_sampled_evenly() {
     }
     const MANY: u64 = 1 << 17;
     const FEW: u64 = 1 << 14;
-    // Powers of two, of more lines than the last level holds; and columns of matrices whose rows are a page and some lines longer,
-    // or two, or a MiB: of more lines, and of twice as many as L2 holds.
+    // Powers of two, of more lines than the last level holds; and columns of matrices with rows that are a page and some lines
+    // longer, or two, or a MiB: of more lines, and of twice as many as L2 holds.
     let walks = [1024, 2048, 4096, 8192, 65536, 4160, 4224, 8256].map(|stride| (MANY, stride)).into_iter();
     let walks = walks.chain([4160, 4224, 4352, 8256, (1 << 20) + 64].map(|stride| (FEW, stride)));
     let mut wrong = Vec::new();

@@ -166,7 +166,7 @@ fn is_a_part(told: &Told) {
     }
 }
 
-/// Executions and accesses of the fixture's functions, in a run whose threads stayed and in one whose threads were moved.
+/// Executions and accesses of the fixture's functions, in a run without and in one with moved threads.
 fn is_the_same(program: &Path, (steady, told_steady): (&Counted, &Told), (restless, told): (&Counted, &Told)) {
     for (name, range) in functions(program).iter().filter(|(name, _)| name.starts_with("work_")) {
         let (expected, found) = (executions(steady, range), executions(restless, range));

@@ -34,7 +34,7 @@ fn of_rank(rank: u32, ranks: u32, job: &str) -> Value {
     profile
 }
 
-/// The folder `job` with the profiles of so many ranks.
+/// The folder `job` with the profiles of this number of ranks.
 fn job(sandbox: &Sandbox, ranks: u32) {
     for rank in 0..ranks {
         fs::create_dir_all(sandbox.path().join(format!("job/rank-{rank}"))).unwrap();
@@ -84,7 +84,8 @@ fn many_ranks_are_one_profile() {
     assert_eq!(status(&same), 0, "{}", stderr(&same));
 }
 
-/// `gemm_scalar` of so many ranks, each measured on the one CPU that it was bound to; that of a rank is 1 % faster than that of the rank before.
+/// `gemm_scalar` of this number of ranks, each measured on the one CPU that it was bound to; that of a rank is 1 % faster than that of the
+/// rank before.
 fn roof_fraction_of_bound_ranks(ranks: u32) -> f64 {
     let sandbox = Sandbox::new();
     job(&sandbox, ranks);
@@ -240,7 +241,7 @@ fn a_rank_whose_folder_cannot_be_written_is_told_and_the_others_are_there() {
     assert!(stderr(&merged).contains("of 2 ranks 1 is missing: 1"), "{}", stderr(&merged));
 }
 
-/// Processes whose program lies in the sandbox.
+/// Processes of a program in the sandbox.
 fn left_over(sandbox: &Sandbox) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let programs = processes.filter_map(|process| fs::read_link(process.path().join("exe")).ok());

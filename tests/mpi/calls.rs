@@ -232,7 +232,7 @@ fn a_single_pass_estimates_calls_and_finds_who_waits() {
 fn ranks_of_a_part_are_known_and_who_is_its_root() {
     let Some(program) = program("openmpi", "seven") else { return };
     let sandbox = Sandbox::new();
-    // Blocks of 32 × 32 doubles; rows and columns of 2 × 2 ranks are communicators, in which nobody asks for a rank.
+    // Blocks of 32 × 32 doubles; rows and columns of 2 × 2 ranks are communicators, in which no rank is asked for.
     let script =
         format!("\"${{launch[@]}}\" $rprof --passes counted --memory off --quiet -- {} summa 64 1", program.display());
     let output = launched(&sandbox, "openmpi", 4, &script);

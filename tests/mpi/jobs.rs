@@ -65,7 +65,8 @@ pub fn program(library: &str, name: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A library that is installed, MPICH if there is a choice, whose ranks start in half the time; and its program `name`.
+/// A library that is installed, MPICH if there is a choice, since its ranks start in half the time; and its program
+/// `name`.
 pub fn any_with(name: &str) -> Option<(&'static str, PathBuf)> {
     let library = LIBRARIES.into_iter().rev().find(|library| built(library).is_some())?;
     Some((library, program(library, name)?))
@@ -119,7 +120,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// So many, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
+    /// `count` hosts, with `limits` on what each sends: rate and burst. `None`: there cannot be any here.
     pub fn up(count: u32, limits: &[&str]) -> Option<Hosts> {
         let output =
             Command::new(fixtures().join("hosts")).arg("up").arg(count.to_string()).args(limits).output().unwrap();
@@ -153,7 +154,8 @@ impl Hosts {
         hosts
     }
 
-    /// Runs `command` with so many ranks, at most so many seconds, with the words `prefix` before the launcher.
+    /// Runs `command` with this number of ranks, for at most this number of seconds, with the words `prefix` before the
+    /// launcher.
     pub fn run(
         &self,
         sandbox: &Sandbox,
@@ -173,7 +175,7 @@ impl Hosts {
         hosts.stdin(std::process::Stdio::null()).output().unwrap()
     }
 
-    /// [`run`](Self::run), again where it fails: MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md). The
+    /// [`run`](Self::run), again if it fails: MPICH 4.0.2 sometimes hangs in MPI_Finalize between hosts (fixtures/mpi/README.md). The
     /// limits of the attempts, in seconds, begin short, so that a hang costs little; a busy host has the later ones.
     pub fn run_again(&self, sandbox: &Sandbox, (library, ranks): (&str, u32), command: &[&str]) -> Output {
         let limits: &[u32] = if library == "mpich" { &[15, 30, 60] } else { &[60, 100] };

@@ -1,4 +1,4 @@
-//! Time in libraries of MPI is waiting, whoever spins there.
+//! Time in libraries of MPI is waiting, whichever thread spins there.
 
 use crate::cli::{Sandbox, status, stderr};
 use crate::jobs::{LIBRARIES, launched, program};

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct Program {
     /// Named in messages.
     pub name: &'static str,
-    /// Succeeds where the program can run.
+    /// Succeeds if the program can run.
     pub needs: &'static str,
     /// Makes the input of both runs, in the parent (`..`) of the folders that they run in.
     pub prepare: &'static str,
@@ -70,7 +70,7 @@ pub struct Workplace {
 }
 
 impl Workplace {
-    /// Prepares; `None`, and a line that says so, where the program cannot run here.
+    /// Prepares; `None`, and a line that says so, if the program cannot run here.
     pub fn prepare(program: Program) -> Option<Workplace> {
         let place = Workplace { folder: tempfile::tempdir().unwrap(), program };
         if !place.shell(program.needs, place.folder.path()).status.success() {
@@ -126,7 +126,7 @@ impl Workplace {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Runs `native` and `counted`; fails if they leave anything different. Standard error is compared where `heard`.
+    /// Runs `native` and `counted`; fails if they leave anything different. Standard error is compared if `heard`.
     pub fn compare(&self, native: &str, counted: &str, heard: bool) {
         let name = self.program.name;
         let (expected, complaints, native_s) = self.run("native", native);
@@ -149,7 +149,7 @@ impl Workplace {
     }
 }
 
-/// Both runs of a program, the comparison, and that all of it was counted; `None` where it cannot run here.
+/// Both runs of a program, the comparison, and that all of it was counted; `None` if it cannot run here.
 pub fn same(program: Program) -> Option<Compared> {
     let compared = same_in_part(program)?;
     assert_eq!(compared.in_part(), [""; 0], "{}: {:?}", program.name, compared.profile["run"]["warnings"]);

@@ -26,7 +26,7 @@ pub fn callers_over_a_frameless_leaf(options: &SampleOptions) {
     assert!(roots.count() as f64 > 0.95 * callers.len() as f64, "main is on the stack");
 }
 
-/// Code around a page whose rights changed keeps its unwind tables.
+/// Code around a page with changed rights keeps its unwind tables.
 pub fn callers_beside_a_patched_page(options: &SampleOptions) {
     let fixture = Fixture::compile("patched", &["-O2", "-fomit-frame-pointer"]);
     let timed = run(fixture.gated(&["0.5"]), options).unwrap();
@@ -40,7 +40,7 @@ pub fn callers_beside_a_patched_page(options: &SampleOptions) {
     assert!(stacks.iter().all(|stack| stack.starts_with(&whole)), "{stacks:?}");
 }
 
-/// Threads have their own samples, whose weights add up to the thread's CPU time.
+/// Threads have their own samples, with weights that add up to the thread's CPU time.
 pub fn threads_apart(options: &SampleOptions) {
     let fixture = Fixture::compile("threads", &["-O2", "-pthread"]);
     let timed = run(fixture.gated(&["2", "0.4"]), options).unwrap();

@@ -1,4 +1,4 @@
-//! Hardware counters on a CPU that has them. Where it has none, each test prints the reason.
+//! Hardware counters on a CPU that has them. If it has none, each test prints the reason.
 
 use serde_json::Value;
 

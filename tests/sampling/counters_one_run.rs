@@ -1,4 +1,4 @@
-//! One native run is enough where certified counters measure all that the report needs. Otherwise the program is counted in windows,
+//! One native run is enough if certified counters measure all that the report needs. Otherwise the program is counted in windows,
 //! too. Breakpoints replace hardware events, and the certificates are recorded ones.
 
 use std::fs;
@@ -56,7 +56,7 @@ impl Run {
         })
     }
 
-    /// The profile and standard error with its line breaks taken out; `None`, with a line that says so, where this host
+    /// The profile and standard error with its line breaks taken out; `None`, with a line that says so, if this host
     /// has no breakpoints for users.
     fn profile(&self, options: &[&str]) -> Option<(Value, String)> {
         let output = self.output(options);

@@ -31,8 +31,8 @@ impl Run {
         Event { name, role: "flops", config: EXECUTED, address, weight: FLOPS }
     }
 
-    /// Profiles the program with these arguments; `None`, with a line that says so, where this host has no breakpoints
-    /// for users.
+    /// Profiles the program with these arguments; `None`, with a line that says so, if this host has no breakpoints for
+    /// users.
     fn profile(&self, options: &[&str], arguments: &[&str]) -> Option<Value> {
         let folder = self.folder.path.to_str().unwrap();
         let program = self.program.to_str().unwrap();
@@ -198,7 +198,7 @@ fn memory_controllers_that_count_nothing_are_not_measured() {
     assert_eq!(reason, "the memory controllers counted nothing");
 }
 
-/// Keeps this thread, and all that it starts, on the CPU where it is.
+/// Keeps this thread, and all that it starts, on its present CPU.
 fn stay_on_this_cpu() -> usize {
     let cpu = nix::sched::sched_getcpu().unwrap();
     let mut set = nix::sched::CpuSet::new();

@@ -5,7 +5,7 @@ use rprof::sample::{SampleError, SampleOptions, Sampler, USUAL_HZ, run};
 use crate::checks;
 use crate::programs;
 
-/// Options for perf; `None`, with a line that says so, where this host refuses it.
+/// Options for perf; `None`, with a line that says so, if this host refuses it.
 fn perf() -> Option<SampleOptions> {
     let options = SampleOptions { frequency_hz: Some(USUAL_HZ), sampler: Sampler::Perf, ..SampleOptions::default() };
     match run(programs::gated("true", &[]), &options) {

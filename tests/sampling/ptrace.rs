@@ -1,4 +1,4 @@
-//! The timed pass where the kernel refuses perf_event_open: seccomp makes it answer EACCES to this test and its children.
+//! The timed pass if the kernel refuses perf_event_open: seccomp makes it answer EACCES to this test and its children.
 
 use rprof::profile::evidence::timed::Sample;
 use rprof::sample::{SampleOptions, Sampler, run};

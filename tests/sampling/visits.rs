@@ -1,4 +1,4 @@
-//! Visits to running programs: they end with their own output and status, and what the windows met stands for the whole run.
+//! Visits to running programs: they end with their own output and status, and what the windows met represents the whole run.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -126,7 +126,7 @@ fn traps_that_threads_handle_all_the_time_come_once() {
     assert!(counted >= 1, "{counted}");
 }
 
-/// Nobody watches the program while it is not visited.
+/// The program is not watched between visits.
 #[test]
 fn text_that_changed_between_visits_is_translated_anew() {
     let counted = visited_as_natively("../guests/hosted/text_changes", 40_000 * times(), 4, 0);
@@ -227,7 +227,7 @@ fn where_nobody_may_trace_the_program_runs_once_and_nothing_is_counted() {
 
 #[test]
 fn filters_that_the_program_has_from_rprof_keep_nobody_out() {
-    // As in a container; what is refused here is used by nobody.
+    // As in a container; what is refused here is not used.
     seccomp::refuse(&[libc::SYS_swapon]);
     let sandbox = Sandbox::new();
     let program = build(sandbox.path(), "mixed");

@@ -1,4 +1,4 @@
-//! Student's distribution: how much wider an interval is whose standard error follows from few values.
+//! Student's distribution: how much wider an interval is if its standard error follows from few values.
 
 /// The 97.5 % quantiles with 1, 2, … degrees of freedom.
 const QUANTILES: [f64; 15] =

@@ -16,7 +16,7 @@ pub struct Encoding {
     pub config2: u64,
 }
 
-/// A PMU whose `format` folder does not give the position of a field.
+/// A field that is missing in the PMU's `format` folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel's PMU {pmu} has no field `{field}`, or it is too narrow for {value:#x}")]
 pub struct NoSuchField {

@@ -8,7 +8,7 @@ use super::collect::record::{Record, written};
 use super::encode::Encoding;
 use super::kernel::{Flags, PerfKernel, Reading, Scope};
 
-/// A kernel whose answers the test sets.
+/// A kernel with answers that the test sets.
 #[derive(Debug, Default)]
 pub struct Fake {
     /// `errno` for opens of this config.

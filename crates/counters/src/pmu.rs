@@ -26,7 +26,7 @@ pub struct Pmu {
     pub events: BTreeMap<String, String>,
 }
 
-/// Reads all PMUs below `sysfs` in name order, with numbers in numeric order. Leaves out a PMU whose `type` cannot be read.
+/// Reads all PMUs below `sysfs` in name order, with numbers in numeric order. Leaves out a PMU with an unreadable `type`.
 pub fn list(sysfs: &Path) -> Vec<Pmu> {
     let Ok(entries) = fs::read_dir(sysfs.join(DEVICES)) else { return Vec::new() };
     let mut pmus: Vec<Pmu> = entries.flatten().filter_map(|e| read(&e.path())).collect();
@@ -35,7 +35,7 @@ pub fn list(sysfs: &Path) -> Vec<Pmu> {
 }
 
 impl Pmu {
-    /// A PMU of all cores whose encodings have the fields `format` (name, bits), for tests.
+    /// A PMU of all cores with the encoding fields `format` (name, bits), for tests.
     #[cfg(test)]
     pub fn of_all_cores(format: &[(&str, &str)]) -> Pmu {
         Pmu {

@@ -106,7 +106,8 @@ pub fn compare(kernel: &dyn KnownWork, event: &Event, count: Count) -> Option<Co
     Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error })
 }
 
-/// The verdict on comparisons whose kernels did at least `operations` each. It ignores work that is known too imprecisely.
+/// The verdict on comparisons of kernels that did at least `operations` each. It ignores work that is known too
+/// imprecisely.
 pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
     let (firm, loose): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.error <= LOOSE);
     let (zero, positive): (Vec<_>, Vec<_>) = firm.into_iter().partition(|c| c.expected == 0.0);

@@ -295,7 +295,7 @@ mod tests {
         assert!(open(&few, &pmus, &cas_read()).read(&few, 64.0).unwrap().phantom.is_empty(), "2 is a count");
     }
 
-    /// A host whose own traffic may have another rate at each look.
+    /// A host with traffic of its own, which may have another rate at each look.
     struct Host {
         /// Counts a second, and how often it was opened.
         rates: Vec<f64>,

@@ -15,8 +15,8 @@ const GAIN: f64 = 1.03;
 /// `fma-balance` only below this share of the all-FMA rate (docs/conventions.md, Model).
 const BALANCED: f64 = 0.97;
 
-/// Function name → class, for every kernel that a CPU like `machine`'s runs. Leaves out a kernel whose class depends on a
-/// ceiling without a measurement.
+/// Function name → class, for every kernel that a CPU like `machine`'s runs. Leaves out a kernel if its class depends on
+/// a ceiling without a measurement.
 pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
     let variant = match machine.vector_bits {
         Some(bits) if bits >= 512 => Variant::Avx512,
@@ -145,7 +145,7 @@ mod tests {
         let shared = [("dp.fma.256", 32.0), ("dp.balance.addmul", 16.0), ("dp.add.256", 16.0)];
         let shared = expected(&machine(256, &[COMMON, &shared].concat()));
         assert_eq!(shared["demo_add_mul_avx2"], "fma-balance");
-        // A CPU whose adds are as wide as the only mix it has.
+        // A CPU with adds as wide as the only mix it has.
         let plain = [("dp.balance.addmul", 4.0), ("dp.add.128", 4.0), ("issue", 4.0), ("int.alu.scalar", 4.0)];
         let plain = expected(&machine(128, &plain));
         assert_eq!(plain["demo_peak_sse2"], "peak");

@@ -12,7 +12,7 @@ use super::refusals;
 use rprof_profile::device::{Counts, Devices, Graph, Kernel, Shape, TensorWork, Uncounted};
 use rprof_profile::run::Warning;
 
-/// The collector's result where ranges are missing; their number is added (`crates/embedded/programs/collector/ranges.rs`).
+/// The collector's result if ranges are missing; their number is added (`crates/embedded/programs/collector/ranges.rs`).
 const FEWER_RANGES: u32 = 0x1000;
 
 /// Compilers make constants, of integers too, with an FMA of half precision, which counts as one. Nothing else of half precision in a

@@ -1,4 +1,4 @@
-//! Where libcupti may lie, and whether this user may count.
+//! Possible places of libcupti, and whether this user may count.
 
 use std::env;
 use std::fs;
@@ -60,7 +60,7 @@ fn python_roots(program: &Path) -> Vec<PathBuf> {
     roots
 }
 
-/// Whether counters are reserved for administrators, as the driver says; `None` where it does not.
+/// Whether counters are reserved for administrators, as the driver says; `None` if it does not.
 pub fn admin_only(parameters: &Path) -> Option<bool> {
     let text = fs::read_to_string(parameters).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("RmProfilingAdminOnly:"))?;

@@ -23,7 +23,7 @@ pub const SHARED_WAVEFRONTS: &str = "l1tex__data_pipe_lsu_wavefronts_mem_shared.
 /// Warp instructions.
 pub const INSTRUCTIONS: &str = "smsp__inst_executed.sum";
 
-/// The nine metrics of floating point: instructions of threads whose predicate held.
+/// The nine metrics of floating point: thread instructions with a true predicate.
 pub const FLOATING_POINT: [(&str, f64); 9] = [
     ("smsp__sass_thread_inst_executed_op_dadd_pred_on.sum", 1.0),
     ("smsp__sass_thread_inst_executed_op_dmul_pred_on.sum", 1.0),
@@ -49,14 +49,14 @@ pub const TENSOR: [(&str, &str); 8] = [
     ("int8", "sm__ops_path_tensor_src_int8.sum"),
 ];
 
-/// Warp instructions of the tensor pipe: where it is 0 there are no operations to count. (Some FMAs of half precision use that pipe, too.)
+/// Warp instructions of the tensor pipe: if it is 0 there are no operations to count. (Some FMAs of half precision use that pipe, too.)
 pub const TENSOR_INSTRUCTIONS: &str = "sm__inst_executed_pipe_tensor.sum";
 
 /// Sectors of 32 bytes that accesses to global memory touch.
 pub const GLOBAL_SECTORS: &str = "smsp__sass_sectors_mem_global.sum";
 /// Warp instructions that access global memory. One takes 16 sectors at most: 16 bytes for each of 32 threads.
 pub const GLOBAL_INSTRUCTIONS: &str = "smsp__sass_inst_executed_op_global.sum";
-/// Instructions of threads whose predicate held.
+/// Thread instructions with a true predicate.
 pub const THREAD_INSTRUCTIONS: &str = "smsp__sass_thread_inst_executed_pred_on.sum";
 
 /// Launches of each kernel and shape that are counted for bytes: the first finds cold caches.

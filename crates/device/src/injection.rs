@@ -54,7 +54,7 @@ pub fn is_worthwhile() -> bool {
 }
 
 impl Injection {
-    /// Writes the collector into a new folder for `program`: below the folder for temporary files, or below `parent` where files there
+    /// Writes the collector into a new folder for `program`: below the folder for temporary files, or below `parent` if files there
     /// cannot be executed.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Injection {
     }
 }
 
-/// Whether the file can be mapped as code: not where its file system is mounted with `noexec`.
+/// Whether the file can be mapped as code: not if its file system is mounted with `noexec`.
 fn can_be_executed(library: &Path) -> io::Result<bool> {
     let file = fs::File::open(library)?;
     let length = NonZeroUsize::new(COLLECTOR.len()).ok_or(io::ErrorKind::InvalidData)?;

@@ -24,8 +24,8 @@ use rprof_profile::device::Devices;
 pub use injection::{Injection, Purpose};
 pub use log::Log;
 
-/// All that the logs of a timed pass and of counted runs say; `None` where no process used a GPU. `demangled` gives the readable form of
-/// a kernel's name.
+/// All that the logs of a timed pass and of counted runs say; `None` if no process used a GPU. `demangled` gives the readable form of a
+/// kernel's name.
 pub fn devices(timed: &[Log], counted: &[Log], demangled: &dyn Fn(&str) -> String) -> Option<Devices> {
     let mut devices = trace::devices(timed, demangled)?;
     counted::add(counted, &mut devices);

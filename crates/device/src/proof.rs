@@ -1,4 +1,4 @@
-//! The check before kernels are counted: CUPTI must show the counts of a kernel whose code is known.
+//! The check before kernels are counted: CUPTI must show the right counts for a kernel with known code.
 //!
 //! It is run in a process of rprof's own, with the CUPTI that the program would be given. A program that brings another one is counted
 //! with that: then its counts rest on the test of equal counts alone (`counted.rs`).
@@ -23,7 +23,7 @@ pub fn group() -> Group {
 /// Whether `logs`, of a process that launched the kernel `symbol` alone, let counts be trusted. `expected`: the instructions of a launch.
 ///
 /// # Errors
-/// Its counts are wrong, or nobody may count on this host. A check that could not be made says nothing.
+/// Its counts are wrong, or no user may count on this host. A check that could not be made says nothing.
 pub fn verdict(logs: &[Log], symbol: &str, expected: &[f64; 9]) -> Result<(), Uncounted> {
     let Some(means) = counted::means_of(logs, symbol) else {
         return counted::refused(logs, refusals::is_of_the_host).map_or(Ok(()), Err);

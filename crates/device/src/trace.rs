@@ -14,7 +14,7 @@ const SHAPES: usize = 16;
 /// CUPTI's number for a stream that waits for an event: no thread waits.
 const STREAM_WAITS_FOR_EVENT: u32 = 2;
 
-/// Devices, kernels, copies and waiting from the logs; `None` where no process got as far as CUPTI. Processes are summed, since
+/// Devices, kernels, copies and waiting from the logs; `None` if no process got as far as CUPTI. Processes are summed, since
 /// they share the GPUs.
 pub fn devices(logs: &[Log], demangled: &dyn Fn(&str) -> String) -> Option<Devices> {
     if logs.is_empty() {
@@ -37,7 +37,7 @@ struct Sums {
     waits: BTreeMap<u32, Wait>,
     waited: Spans,
     loading: Spans,
-    /// Launches whose start or end was not taken.
+    /// Launches without a recorded start or end.
     untimed: u64,
 }
 

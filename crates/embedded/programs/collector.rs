@@ -1,8 +1,9 @@
 //! The library that a CUDA program under rprof loads (`CUDA_INJECTION64_PATH`): it writes down what the GPU did.
 //!
 //! The driver calls [`InitializeInjection`] in `cuInit`. From then on kernels, copies, fills and waiting go to a log
-//! (`collector/log.rs`; `crates/device/src/log/` reads it), or the first launches of each kernel are counted (`collector/ranges.rs`). It uses the
-//! program's own CUPTI, or the first that `RPROF_CUPTI` names, and never ends or changes the program: what fails is a record in the log.
+//! (`collector/log.rs`; `crates/device/src/log/` reads it), or the first launches of each kernel are counted (`collector/ranges.rs`). It
+//! uses the program's own CUPTI, or the first that `RPROF_CUPTI` names, and never ends or changes the program: failures become records in
+//! the log.
 //!
 //! | variable | meaning |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Chooses the thread whose stop is handled next.
+//! Chooses the task that is served next.
 //!
 //! `wait4` looks at the tasks in an order of its own, those that were attached last first: if some of them stop all the time, it
 //! never reaches the others. So every second time, rprof asks for a few by id, in turn.

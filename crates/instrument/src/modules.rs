@@ -1,5 +1,4 @@
-//! The modules that the program's code lies in, and the functions in them whose calls are watched: markers, and those of
-//! MPI and BLAS.
+//! The modules that the program's code lies in, and the watched functions in them: markers, and those of MPI and BLAS.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +23,7 @@ pub struct Modules {
     watched: HashMap<u32, Watched>,
 }
 
-/// The functions of a module whose calls are watched.
+/// The watched functions of a module.
 #[derive(Debug, Default)]
 pub struct Watched {
     /// Marker functions: (offset, which).
@@ -60,7 +59,7 @@ impl Modules {
         (info.kind == ModuleKind::File).then_some(info.path.as_str())
     }
 
-    /// The functions whose calls are watched in a module that process `pid` has mapped.
+    /// The watched functions of a module that process `pid` has mapped.
     pub fn watched(&mut self, pid: Pid, module: u32) -> &Watched {
         if !self.watched.contains_key(&module) {
             let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));

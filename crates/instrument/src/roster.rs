@@ -10,8 +10,8 @@ use rprof_profile::run::Warning;
 use rprof_tracee::affinity::allowed_cpus;
 use rprof_tracee::proc_status::{read_cpu_seconds, read_name};
 
-/// Number of ended threads whose counts are kept separately: with separate counts for all threads that come and go, memory would
-/// grow with time.
+/// Number of ended threads that are counted separately: with separate counts for all threads that come and go, memory would grow
+/// with time.
 const APART: u32 = 1024;
 
 /// All threads that the run had, in creation order.
@@ -106,7 +106,7 @@ impl Roster {
         *self.shared.get_or_insert(ordinal)
     }
 
-    /// The warning about threads whose counts were merged.
+    /// The warning about threads with merged counts.
     pub fn doubt(&self) -> Option<Warning> {
         (self.together > 0).then(|| {
             Warning::new(

@@ -26,7 +26,7 @@ pub struct Run {
     pub kind: AccessKind,
 }
 
-/// Appends the accesses of the instruction `site` whose operands access these runs of about equal lengths.
+/// Appends the accesses of the instruction `site` with operands that access these runs of about equal lengths.
 pub fn accesses(runs: &[Run], site: u32, out: &mut Vec<Access>) {
     let longest = runs.iter().map(|run| run.bytes).max().unwrap_or(0);
     let piece = if runs.len() > 1 { PIECE.max(longest / MOST_PIECES).min(LONGEST) } else { LONGEST };

@@ -29,7 +29,7 @@ pub fn by_function<'e>(replayed: &'e ReplayedEvidence, code: &mut CodeMap) -> Ha
     functions
 }
 
-/// Cycles per second for functions whose own clock was not seen: that of the machine's scalar additions, otherwise of any ceiling.
+/// Cycles per second for functions without an observed clock: that of the machine's scalar additions, otherwise of any ceiling.
 pub fn usual_clock(machine: &Machine) -> Option<f64> {
     let of = |id: &str| machine.ceilings.iter().find(|c| c.is(id, 1)).and_then(|c| c.clock_hz);
     of("dp.ilp").or_else(|| machine.ceilings.iter().find_map(|c| c.clock_hz))
@@ -115,7 +115,7 @@ fn hot_branches(branches: BTreeMap<u64, (u64, u64)>, mispredict_s: f64) -> Vec<H
     hot
 }
 
-/// Adds the source lines of the branches of `function`, whose code is in `module`.
+/// Adds the source lines of the branches of `function`; its code is in `module`.
 pub fn name_branches(function: &mut Function, module: u32, code: &mut CodeMap) {
     for branch in function.account.iter_mut().flat_map(|account| &mut account.branches) {
         if let Some(line) = code.line(Place { module, offset: branch.offset }) {

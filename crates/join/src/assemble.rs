@@ -336,7 +336,7 @@ impl<'e> Joined<'e> {
         if is_too_short { Err(warnings::MISSED.into()) } else { Ok(elapsed) }
     }
 
-    /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as anybody knows.
+    /// Whether the counted pass executed a function, with counts or without, natively for the most part, as far as is known.
     fn ran_natively(&self, known: &KnownFunction, has_counts: bool) -> bool {
         let share = self.common.uncounted_share;
         let is_lost = share >= MOSTLY_NATIVE || !has_counts && share > 0.0;
@@ -419,7 +419,7 @@ impl<'e> Joined<'e> {
         function
     }
 
-    /// The loops of a function whose parent is `parent`, with their inner loops.
+    /// The loops of a function in loop `parent`, with their inner loops.
     fn loops(
         &self,
         context: &Context,

@@ -7,7 +7,7 @@ use rprof_profile::blas::{Blas, Dimensions, ProductCalls};
 use rprof_profile::code::ModuleInfo;
 use rprof_profile::evidence::blas::{BlasEvidence, BlasSite, Calls};
 
-/// The calls of `evidence`, whose places are in `modules`; those of several threads are put together.
+/// The calls of `evidence`, at places in `modules`; those of several threads are put together.
 pub fn blas(evidence: &BlasEvidence, modules: &[ModuleInfo], code: &mut CodeMap) -> Blas {
     let mut blas = Blas::default();
     for site in &evidence.sites {
@@ -29,7 +29,7 @@ pub fn blas(evidence: &BlasEvidence, modules: &[ModuleInfo], code: &mut CodeMap)
 /// A thread computes if it has this part of the FLOPs of the thread with most.
 const COMPUTES: f64 = 0.1;
 
-/// The threads that products were computed in: those of the function with most FLOPs in their libraries, or whose name is that of a
+/// The threads that products were computed in: those of the function with most FLOPs in their libraries, or of one named like a
 /// kernel for products, which may be in another library than the entries. `None`: FLOPs were not counted.
 pub fn threads(blas: &Blas, functions: &[Function]) -> Option<u32> {
     let is_kernel = |f: &Function| f.name.contains("gemm") || f.name.contains("gemv");

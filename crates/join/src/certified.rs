@@ -1,7 +1,7 @@
 //! Fills in figures from certified hardware counters that neither the counted pass nor the memory model gave: FLOPs, floating-point
 //! instructions, misses and bytes at the controllers, each with its origin.
 //!
-//! An event that did not pass the trust check fills nothing, nor does one whose sum over the program alone is known.
+//! An event that did not pass the trust check fills nothing, nor does one known by its sum over the program alone.
 
 use super::code_map::FunctionId;
 use super::hardware::{FLOPS, Hardware, MISSES, UNCERTAIN};

@@ -44,7 +44,7 @@ pub struct CodeMap<'r> {
     parts: Vec<BTreeMap<u64, (u64, FunctionId)>>,
     functions: Vec<KnownFunction>,
     by_key: HashMap<Key, FunctionId>,
-    /// The program has one thread, and no other rank: nobody else changes its memory.
+    /// The program has one thread, and no other rank: nothing else changes its memory.
     pub is_alone: bool,
 }
 
@@ -114,7 +114,7 @@ impl<'r> CodeMap<'r> {
         self.resolver.host_line(&self.modules.joint()[place.module as usize], place.offset)
     }
 
-    /// Source line at `place` in `file`: of the innermost function inlined there whose line is in `file`, or of its host after them. A
+    /// Source line at `place` in `file`: of the innermost function inlined there with its line in `file`, or of its host after them. A
     /// line of another file if there is none.
     pub fn line_in(&mut self, place: Place, file: Option<&str>) -> Option<SourceLine> {
         let frames = self.inlined(place).into_iter().map(|frame| frame.line).chain([self.host_line(place)]);
@@ -122,8 +122,8 @@ impl<'r> CodeMap<'r> {
         own.or_else(|| self.line(place))
     }
 
-    /// The line of the loop whose first instruction is at `header`, and whose jump back is at `latch`; `function`: file and line of the
-    /// function that it is in. The jump's, where the header has no line, or one of what is called in the loop, or that of the function,
+    /// The line of the loop with its first instruction at `header` and its jump back at `latch`; `function`: file and line of the
+    /// function that it is in. The jump's, if the header has no line, or one of what is called in the loop, or that of the function,
     /// which compilers give what they move.
     pub fn line_of_loop(
         &mut self,

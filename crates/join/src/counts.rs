@@ -17,7 +17,7 @@ pub struct Counts {
     pub per_thread: BTreeMap<u32, (u64, u64)>,
     /// By instruction.
     pub sites: HashMap<u64, Site>,
-    /// Instructions executed whose active lanes or iterations the engine did not count.
+    /// Executed instructions with active lanes or iterations that the engine did not count.
     pub uncounted_dynamic: u64,
 }
 

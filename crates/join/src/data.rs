@@ -10,7 +10,7 @@ use rprof_profile::code::CodeRef;
 use rprof_profile::data::{Data, DataKind, largest};
 use rprof_profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample};
 
-/// Libraries whose functions request memory from the kernel on behalf of their callers.
+/// Libraries with functions that request memory from the kernel on behalf of their callers.
 const ALLOCATORS: [&str; 9] =
     ["libc.", "libc-", "libstdc++.", "libc++", "ld-", "libgcc_s.", "libjemalloc.", "libtcmalloc", "libmimalloc."];
 /// Functions that do so in programs that were linked with them; compilers' clones (`.isra.0`) are the same.

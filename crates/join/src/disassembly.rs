@@ -24,7 +24,7 @@ const NAME: usize = 40;
 pub const MADE_AT_RUN_TIME: &str =
     "its code was made at run time: no file has it, and its addresses differ from run to run";
 
-/// The numbers of the loops with most own time; where no loop has a sample, of those with most executed instructions.
+/// The numbers of the loops with most own time; if no loop has a sample, of those with most executed instructions.
 pub fn hot_loops(
     nests: &HashMap<FunctionId, LoopNest>,
     numbers: &LoopNumbers,

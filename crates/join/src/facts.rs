@@ -82,7 +82,7 @@ pub struct Common {
     pub allowed_cpus: Vec<Option<u32>>,
     /// Share of the counted pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
-    /// What the counts lack.
+    /// The part that the counts lack.
     pub missing: Missing,
     /// Page faults of the program are too few for the samples that began at no system call.
     pub too_few_faults: bool,
@@ -90,7 +90,7 @@ pub struct Common {
 
 /// Why time in the kernel is not divided.
 const SIGNALS: &str = "signals or traps, for the most part: the kernel counted too few page faults for it";
-/// Of counts that were extended from windows, where a function had several threads.
+/// Of counts that were extended from windows, for a function of several threads.
 const THREADS_APART: &str = "windows meet each thread at other times: how the counts divide among them is not known";
 /// Why FLOPs or bytes that were extended from windows are null.
 const FEW_WINDOWS: &str = "too few windows met the part of it that has them";
@@ -336,7 +336,7 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
     threads.into_iter().map(|(thread, figures)| PerThread { thread, ..figures }).collect()
 }
 
-/// Threads that had work in it: by counts if there are any, otherwise by samples; by both where windows alone were counted.
+/// Threads that had work in it: by counts if there are any, otherwise by samples; by both if windows alone were counted.
 fn team(measured: &Measured, common: &Common) -> Vec<u32> {
     let counts = measured.counts.as_ref().ok().filter(|counts| !counts.per_thread.is_empty());
     let counted = counts.map(|counts| {

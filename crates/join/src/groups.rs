@@ -21,7 +21,7 @@ pub struct Group {
 /// For each rank, its communicators in the order of its evidence; `None`: not known.
 pub type Groups = Vec<Vec<Option<Group>>>;
 
-/// A communicator whose members are known, and the grid that they form.
+/// A communicator with known members, and the grid that they form.
 struct Known {
     group: Group,
     dimensions: Vec<u32>,
@@ -66,8 +66,8 @@ pub fn groups(ranks: &[RankCalls]) -> Groups {
     found
 }
 
-/// What a call of rank `own` of the job passes whose root only the job knows: its buffer if this rank is the root, else nothing. `None`: not
-/// known.
+/// The bytes that a call of rank `own` passes if only the job knows its root: its buffer if this rank is the root, else nothing. `None`:
+/// not known.
 pub fn bytes_of_root(call: &MpiCall, name: &str, group: &Group, own: u32) -> Option<u64> {
     let bytes = call.bytes_of_root?;
     let root = group.members.get(usize::try_from(call.root?).ok()?)?;

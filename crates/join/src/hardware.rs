@@ -266,7 +266,7 @@ fn set_beside(counter: &mut Counter, counted: Option<f64>) {
     counter.ratio = counter.value.zip(counted).filter(|(_, c)| *c > 0.0).map(|(v, c)| v / c);
 }
 
-/// The shares of CPU time of functions, for events whose sum alone is known.
+/// The shares of CPU time of functions, for events known by their sum alone.
 pub fn time_shares(seconds: &HashMap<FunctionId, f64>) -> HashMap<FunctionId, f64> {
     let total: f64 = seconds.values().sum();
     seconds.iter().filter(|_| total > 0.0).map(|(id, s)| (*id, s / total)).collect()

@@ -6,18 +6,18 @@
 //! ```
 //!
 //! The narrowest of these bounds in each direction leave an interval for the difference of two clocks; its middle is taken, half of its
-//! width is the error. That the clocks run at the same speed is assumed: where they do not, the bounds contradict one another.
+//! width is the error. That the clocks run at the same speed is assumed: if they do not, the bounds contradict one another.
 
 use std::collections::HashMap;
 
 use super::partners::{Collective, Partners, Rank};
 
-/// What is to be added to the times of each host.
+/// The corrections to add to the times of each host.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostClocks {
     /// Nanoseconds by host.
     pub offsets_ns: Vec<i64>,
-    /// They are right within so many nanoseconds.
+    /// Their error in nanoseconds.
     pub error_ns: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct HostClocks {
 /// # Errors
 /// Why they cannot be compared.
 pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &Partners) -> Result<HostClocks, String> {
-    // (a, b): offset(a) − offset(b) is at most so much.
+    // (a, b): offset(a) − offset(b) is at most this value.
     let mut most: HashMap<(usize, usize), i64> = HashMap::new();
     let mut bound = |a: usize, b: usize, ns: i64| {
         if a != b {
@@ -36,7 +36,7 @@ pub fn compare(ranks: &[Rank<'_>], host_of: &[usize], hosts: usize, partners: &P
     for message in &partners.messages {
         let ((sender, sent), (receiver, received)) = (message.sent, message.received);
         let (send, receive) = (&ranks[sender].calls[sent], &ranks[receiver].calls[received]);
-        // What returns at once has not arrived when it returns.
+        // The message of a call that returns at once has not arrived when it returns.
         if !ranks[receiver].kind(receive).is_nonblocking {
             bound(host_of[sender], host_of[receiver], difference(receive.end_ns, send.start_ns));
         }

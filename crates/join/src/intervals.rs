@@ -8,9 +8,9 @@ use rprof_profile::evidence::estimate::{Estimate, Figures, Interval};
 /// The intervals of an estimate.
 #[derive(Debug)]
 pub struct Intervals {
-    /// By where the function begins.
+    /// By the function's start.
     functions: HashMap<Place, (Interval, Figures)>,
-    /// By where the loop begins.
+    /// By the loop's start.
     loops: HashMap<Place, Interval>,
 }
 

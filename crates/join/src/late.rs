@@ -1,4 +1,4 @@
-//! What ranks waited for one another, from the single calls of all of them.
+//! Waiting of ranks for one another, from the single calls of all of them.
 //!
 //! ```text
 //!  receive ── waits for ──▶ its send (late sender)        matched in order by (from, to, tag)
@@ -40,7 +40,7 @@ struct Found {
 }
 
 impl Found {
-    /// It waited so many nanoseconds for `rank`, among others perhaps.
+    /// It waited `ns` nanoseconds for `rank`, perhaps among others.
     fn wait(&mut self, ns: u64, rank: u32) {
         if self.waited.is_some_and(|waited| waited < ns) {
             (self.waited, self.late) = (Some(ns), Some(rank));
@@ -48,8 +48,8 @@ impl Found {
     }
 }
 
-/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest, and says what they received,
-/// from whom, and how many ranks took part.
+/// Splits the time of the call sites of each rank in `sites` (same order as `ranks`) into waiting and the rest, and reports what they
+/// received, from which ranks, and how many ranks took part.
 ///
 /// # Errors
 /// Why it cannot: nothing is changed then.
@@ -224,7 +224,7 @@ fn messages(ranks: &[Rank<'_>], partners: &Partners, found: &mut [Vec<Found>]) {
     }
 }
 
-/// A call that returned at once, and whom a later one may wait for because of it.
+/// A call that returned at once, and the rank that a later one may wait for because of it.
 #[derive(Debug, Clone, Copy)]
 struct Awaited {
     /// When it started.
@@ -313,7 +313,7 @@ mod tests {
         SiteKey { caller: "f".into(), module: "m".into(), site: "0x1".into(), call: call.into() }
     }
 
-    /// A rank whose i-th call is of its i-th site: (function, start, end, to, from, root).
+    /// A rank's calls, the i-th of site i: (function, start, end, to, from, root).
     type Made<'c> = (&'c str, u64, u64, Option<(i32, i32)>, Option<(i32, i32)>, Option<i32>);
 
     fn rank(number: u32, made: &[Made<'_>]) -> RankCalls {
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(waits(&[prepared, other.clone()])[0], [Some(0), None]);
         let made = rank(0, &[("MPI_Intercomm_create", 10, 90, None, None, None)]);
         assert_eq!(waits(&[made, other])[0], [None]);
-        // Anybody may have received the first, so nobody knows what the send waited for.
+        // Any rank may have received the first, so it is not known what the send waited for.
         let sender = rank(0, &[("MPI_Send", 10, 90, Some((1, 7)), None, None)]);
         let from_anybody = rank(1, &[("MPI_Recv", 80, 90, None, Some((-1, 7)), None)]);
         assert_eq!(waits(&[sender, from_anybody]), [[None], [None]]);

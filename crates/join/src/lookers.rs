@@ -14,7 +14,7 @@ use rprof_isa::x86_64::CodeGraph;
 /// A function that looks something up calls others no deeper than this.
 const DEEPEST: u32 = 2;
 
-/// Which functions only look something up, as far as somebody asked.
+/// Which functions only look something up, as far as that was asked.
 #[derive(Debug, Default)]
 pub struct Lookers {
     known: HashMap<FunctionId, bool>,

@@ -13,7 +13,7 @@ use super::waiting;
 use rprof_isa::control_flow;
 use rprof_isa::x86_64::CodeGraph;
 
-/// Samples in a loop below which they do not tell its usual way.
+/// Samples in a loop below which they do not show its usual way.
 const FEWEST_SAMPLES: usize = 20;
 
 /// The usual way may leave out blocks with one part in this many of a loop's samples.
@@ -48,8 +48,8 @@ pub struct NaturalLoop {
 }
 
 impl LoopNest {
-    /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` tell the
-    /// usual way.
+    /// Analyses `function`: the executed code or, if none was counted, all its code in the file, where the offsets of its `samples` show
+    /// the usual way.
     pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&ExecutedBlocks>, samples: &[u64]) -> Self {
         let entry = code.known(function).place.map_or(0, |p| p.offset);
         match executed.map(|e| (e, e.of(function))) {
@@ -155,7 +155,7 @@ impl LoopNest {
         let mut lookers = Lookers::default();
         for l in self.loops.iter_mut().filter(|l| !l.waits) {
             let of_loop = || l.blocks.iter().flat_map(|b| self.graph.block_instructions(*b));
-            // Most loops: what it calls is not looked at.
+            // Most loops: called functions are not examined.
             if !waiting::polls_with_calls(of_loop(), |_| true) {
                 continue;
             }
@@ -231,7 +231,8 @@ fn busiest(graph: &CodeGraph, own: &[usize], executions: impl Fn(u64) -> u64) ->
     own.iter().copied().filter(|b| 2 * times(b) > most).collect()
 }
 
-/// Those of a loop's blocks `own` that it spends nearly all its time in, by where `samples` are; none if these are too few to say.
+/// Those of a loop's blocks `own` that it spends nearly all its time in, by the places of `samples`; none if these are too few to
+/// say.
 fn most_time(graph: &CodeGraph, own: &[usize], samples: &[u64]) -> Vec<usize> {
     let inside =
         |b: usize| samples.iter().filter(|at| (graph.blocks[b].start..graph.blocks[b].end).contains(at)).count();

@@ -54,7 +54,7 @@ impl Modules {
         &self.joint
     }
 
-    /// Where `code` of `pass` is; `None` if its module index is out of range.
+    /// The place of `code` of `pass`; `None` if its module index is out of range.
     pub fn place(&self, pass: Pass, code: CodeRef) -> Option<Place> {
         let modules = match pass {
             Pass::Timed => &self.timed,

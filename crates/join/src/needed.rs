@@ -59,7 +59,7 @@ impl<'r> Hosts<'r> {
         self.of_member.iter().filter(|other| **other != host).count() as f64 / self.ranks()
     }
 
-    /// Bytes that have to cross for those that a rank on the host `own` hands over, in a collective call whose root is on the host `root`.
+    /// Bytes that have to cross for those that a rank on the host `own` hands over, in a collective call with its root on the host `root`.
     fn factor(&self, call: &str, own: &str, root: Option<&str>) -> Option<f64> {
         let others = self.count - 1.0;
         let of_even = self.is_even.then_some(others / self.count);
@@ -79,7 +79,7 @@ impl<'r> Hosts<'r> {
     /// Bytes that one call, by `rank` of the job on the host `own`, has to pass.
     fn of_call(&self, (rank, own): (u32, &str), group: &Group, name: &str, call: &MpiCall) -> Option<f64> {
         match (call.to, call.from) {
-            // To nobody.
+            // To no rank.
             (Some((to, _)), _) if to < 0 => Some(0.0),
             (Some((to, _)), _) => Some(if self.get(to)? == own { 0.0 } else { call.bytes? as f64 }),
             // A receive hands over nothing.
@@ -93,7 +93,8 @@ impl<'r> Hosts<'r> {
     }
 }
 
-/// Sets the needed bytes of the call sites of `mpis`, whose ranks have made `calls`: all ranks of a job, by their number.
+/// Sets the needed bytes of the call sites of `mpis`, from the `calls` of their ranks: all ranks of a job, by their
+/// number.
 pub fn fill(calls: &[RankCalls], mpis: &mut [&mut Mpi]) {
     if calls.iter().enumerate().any(|(i, rank)| rank.rank != Some(i as u32)) {
         return;
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What a job needs whose ranks on `hosts` make one call each, in their second communicator.
+    /// The needs of a job with ranks on `hosts` that make one call each, in their second communicator.
     fn needs_in(
         made: impl Fn(usize) -> Made,
         name: &str,

@@ -10,7 +10,7 @@ use rprof_profile::evidence::mpi::MpiCall;
 use rprof_profile::mpi::RankCalls;
 use rprof_profile::mpi_name::MpiName;
 
-/// Whom a collective call waits for.
+/// The ranks that a collective call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collective {
     /// Every rank for the last one.
@@ -21,7 +21,7 @@ pub enum Collective {
     ToRoot,
     /// Each rank for those before it.
     Prefix,
-    /// Nobody: it returns at once.
+    /// None: it returns at once.
     Nonblocking,
 }
 
@@ -54,7 +54,7 @@ fn receives(call: &str) -> bool {
     name.contains("recv") || name.starts_with("start")
 }
 
-/// They prepare a message, and ask nobody.
+/// They prepare a message, without any exchange.
 const PREPARE: [&str; 5] = ["MPI_Send_init", "MPI_Bsend_init", "MPI_Ssend_init", "MPI_Rsend_init", "MPI_Recv_init"];
 
 /// What a function of MPI does, as far as waiting is concerned.
@@ -65,7 +65,7 @@ pub struct Kind<'c> {
     pub is_nonblocking: bool,
     pub completes: bool,
     pub receives: bool,
-    /// It may take a message, from whom and whether is not known.
+    /// It may take a message; whether it does, and from which rank, is not known.
     pub may_take_any: bool,
     /// It may undo a receive or a send before, which one is not known.
     pub cancels: bool,
@@ -109,7 +109,7 @@ impl<'c> Kind<'c> {
     }
 }
 
-/// A call whose partners are ranks of `MPI_COMM_WORLD`.
+/// A call with its partners, by their ranks in `MPI_COMM_WORLD`.
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'r> {
     pub call: &'r MpiCall,
@@ -120,7 +120,7 @@ pub struct Placed<'r> {
     pub group: Option<&'r Group>,
     /// (rank, tag)
     pub to: Option<(i32, i32)>,
-    /// (rank, tag); negative: anybody.
+    /// (rank, tag); negative: any rank.
     pub from: Option<(i32, i32)>,
     pub root: Option<i32>,
 }
@@ -157,7 +157,7 @@ impl<'r> Rank<'r> {
         Rank { number: number as u32, calls, kinds, order }
     }
 
-    /// Moves its calls by so many nanoseconds.
+    /// Moves its calls by `offset_ns` nanoseconds.
     pub fn shift(&mut self, offset_ns: i64) {
         for call in &mut self.calls {
             call.start_ns = call.start_ns.saturating_add_signed(offset_ns);
@@ -185,7 +185,7 @@ pub struct Message {
 pub struct Partners {
     /// Messages, those of one receiver in the order of its receives.
     pub messages: Vec<Message>,
-    /// Receives whose send is not known, and sends whose receive is not.
+    /// Receives without a known send, and sends without a known receive.
     pub unmatched: Vec<CallOf>,
     /// Collective calls: one of each member of the communicator, in its order.
     pub rounds: Vec<Vec<CallOf>>,
@@ -220,7 +220,7 @@ impl Partners {
         }
         for (receiver, rank) in ranks.iter().enumerate() {
             let received = |call: &Placed<'_>| Some((call.group?.id, call.from?));
-            // A receive from anybody takes a message that belongs to no queue for sure.
+            // A receive from any rank takes a message that belongs to no queue for sure.
             let is_any = |(group, (from, tag)): (u32, (i32, i32))| (from < 0 || tag < 0).then_some(group);
             let takes_any: BTreeSet<u32> = rank.calls.iter().filter_map(received).filter_map(is_any).collect();
             let in_all = cancels[receiver] || rank.calls.iter().any(|call| rank.kind(call).may_take_any);

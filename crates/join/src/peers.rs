@@ -1,4 +1,4 @@
-//! Whom each rank sends messages to, gets them from, and waits for, by call site.
+//! The ranks that each rank sends messages to, gets them from, and waits for, by call site.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub fn messages(ranks: &[Rank<'_>], partners: &Partners) -> Vec<OfRank> {
     all
 }
 
-/// Calls of each rank with messages whose other rank is not known. One that sends and receives may count twice.
+/// Calls of each rank with messages from or to an unknown rank. One that sends and receives may count twice.
 pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
     let mut received = vec![0u64; ranks.len()];
     partners.messages.iter().for_each(|message| received[message.received.0] += 1);
@@ -40,13 +40,13 @@ pub fn without_peer(ranks: &[Rank<'_>], partners: &Partners) -> Vec<u64> {
     ranks.iter().zip(received).map(of_rank).collect()
 }
 
-/// Adds that a call of site `site` waited so many nanoseconds for `peer`.
+/// Adds that a call of site `site` waited `ns` nanoseconds for `peer`.
 pub fn waited(of_rank: &mut OfRank, site: u32, peer: u32, ns: u64) {
     let waiting_s = &mut of_rank.entry((site, peer)).or_default().waiting_s;
     *waiting_s = Some(waiting_s.unwrap_or(0.0) + ns as f64 / 1e9);
 }
 
-/// Fills in the peers of a rank, whose sites have their waiting already.
+/// Fills in the peers of a rank; its sites have their waiting already.
 pub fn fill(mpi: &mut Mpi, rank: &RankCalls, of_rank: OfRank) {
     let known: BTreeSet<SiteKey> =
         mpi.sites.iter().filter(|site| site.waiting_s.is_some()).map(|site| site.key()).collect();

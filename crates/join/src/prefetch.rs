@@ -16,7 +16,7 @@ use rprof_profile::prefetch::Prefetch;
 /// By the offset of the instruction.
 pub type Origins = HashMap<u64, AddressOrigin>;
 
-/// The origins of the addresses in innermost loop `index`, whose common path is `body`.
+/// The origins of the addresses in innermost loop `index` with the common path `body`.
 pub fn origins(nest: &LoopNest, index: usize, body: &[iced_x86::Instruction], into: &mut Origins) {
     let on_path: std::collections::HashSet<u64> = body.iter().map(|i| i.ip()).collect();
     let all = nest.loops[index].blocks.iter().flat_map(|b| nest.graph.block_instructions(*b));

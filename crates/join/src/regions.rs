@@ -96,7 +96,7 @@ pub fn regions(basis: &Basis, code: &mut CodeMap) -> Found {
     Found { regions: found, warnings }
 }
 
-/// (name, marker) of the regions of either pass, in the order of their first beginning, and where each pass has them.
+/// (name, marker) of the regions of either pass, in the order of their first beginning, and the index in each pass.
 fn in_passes(timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Vec<((String, Marker), InPasses)> {
     let mut found: Vec<((String, Marker), InPasses)> = Vec::new();
     let marked = [counted.map(|c| &c.marked), timed.map(|t| &t.marked)];

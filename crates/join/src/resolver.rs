@@ -10,7 +10,7 @@ use rprof_profile::run::Warning;
 /// Names for addresses. Offsets are those of [`CodeRef`](rprof_profile::CodeRef): ELF virtual addresses for files, run-time addresses for
 /// everything else. No method fails: unknown code gets a name made of module and offset.
 pub trait Resolver {
-    /// Passes on where functions were seen to begin (targets of executed calls), for modules without symbols. `addresses` must be sorted.
+    /// Passes on the observed starts of functions (targets of executed calls), for modules without symbols. `addresses` must be sorted.
     /// Takes effect for a module only before its first look-up.
     fn call_targets(&mut self, module: &ModuleInfo, addresses: &[u64]);
 
@@ -44,7 +44,7 @@ pub trait Resolver {
 /// between `start` and `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionAt {
-    /// Where the function begins; together with the module this is its identity.
+    /// The function's first address; together with the module this is its identity.
     pub start: u64,
     /// Part of the function around the requested offset: first address.
     pub part_start: u64,

@@ -234,7 +234,7 @@ fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
     functions.iter().take(waiting::FRAMES).rev().find_map(|f| waiting::by_name(&code.known(*f).name))
 }
 
-/// Whether `module` is the C library, whose code every thread begins in.
+/// Whether `module` is the C library: every thread begins in its code.
 fn begins_threads(module: &str) -> bool {
     ["libc.so", "libc-", "libpthread"].iter().any(|name| module.starts_with(name))
 }

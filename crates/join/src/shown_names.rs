@@ -9,7 +9,7 @@ use rprof_profile::names;
 #[derive(Debug, Default)]
 pub struct ShownNames {
     full: bool,
-    /// The full names that each short one stands for, in the order of their numbers.
+    /// The full names that each short one represents, in the order of their numbers.
     of_short: RefCell<HashMap<String, Vec<String>>>,
 }
 

@@ -175,7 +175,7 @@ struct Names<'s> {
 }
 
 impl Names<'_> {
-    /// Adds `seconds` to a call whose user IP is `place`.
+    /// Adds `seconds` to a call with the user IP `place`.
     fn book(
         &mut self,
         stack: &[CodeRef],
@@ -222,7 +222,7 @@ impl Names<'_> {
     }
 }
 
-/// The first of `numbers` whose name a frame next to the leaf has: `__libc_read` and `__read` are `read`.
+/// The first of `numbers` with the name of a frame next to the leaf: `__libc_read` and `__read` are `read`.
 fn by_frame(stack: &[CodeRef], numbers: impl Iterator<Item = u32>, code: &mut CodeMap) -> Option<u32> {
     let named: Vec<(u32, &str)> = numbers.filter_map(|n| Some((n, system_call::name(n)?))).collect();
     stack.iter().take(FRAMES).find_map(|frame| {
@@ -298,8 +298,8 @@ fn key(blocked: Option<BlockedIn>) -> WaitKey {
     }
 }
 
-/// Seconds that a thread was blocked, and seconds that it waited for a CPU: after a stretch at whose end it was preempted, and before its
-/// first stretch, unless it `was_there` before. What happened in the seconds `apart` is not known.
+/// Seconds that a thread was blocked, and seconds that it waited for a CPU: after a stretch that ended with its preemption, and before
+/// its first stretch, unless it `was_there` before. What happened in the seconds `apart` is not known.
 fn off_cpu(running: &[OnCpu], (start_s, end_s): (f64, f64), was_there: bool, apart: &[(f64, f64)]) -> (f64, f64) {
     let (mut blocked_s, mut queued_s) = (0.0, 0.0);
     let mut add = |from_s: f64, to_s: f64, queued: bool| {
@@ -323,7 +323,7 @@ fn overlap_s(from_s: f64, to_s: f64, apart: &[(f64, f64)]) -> f64 {
     near.map(|a| (a.1.min(to_s) - a.0.max(from_s)).max(0.0)).sum()
 }
 
-/// What the counts of calls are.
+/// Kind of the counts of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallCounts {
     /// All calls.

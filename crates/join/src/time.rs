@@ -12,7 +12,7 @@ const FEWEST_NEAR: usize = 64;
 /// and at most this many except for ties.
 const MOST_NEAR: usize = 1000;
 
-/// Where `λ` counts one member's part of a region: at least this many samples a thread and region on average.
+/// `λ` counts one member's part of a region if there are at least this many samples a thread and region on average.
 const SAMPLES_A_REGION: f64 = 50.0;
 
 /// The figures.
@@ -73,7 +73,7 @@ impl Scope {
     }
 }
 
-/// That of what no sample met.
+/// That of functions without a sample.
 pub static UNSAMPLED: Elapsed = Elapsed {
     samples: 0,
     cpu_s: 0.0,
@@ -150,8 +150,8 @@ impl Elapsed {
         of_cpu.hypot(self.spread_ci95_s)
     }
 
-    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose peers' samples are
-    /// nearest.
+    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those with samples of their
+    /// peers nearest in time.
     fn spread_over_threads(&mut self, work: &mut [&AttributedSample], scope: Scope, period: f64) {
         let key = |s: &AttributedSample| (s.peers.running, s.peers.distance_s);
         work.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));

@@ -20,7 +20,7 @@ const TIMERS: [i64; 6] = [
 /// A program that takes its own time looks at the clock less often than this.
 const OFTEN: u64 = 10;
 
-/// Executions of what concerns the time.
+/// Executions that concern the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimeUse {
     /// Looks at a clock: reads of the time stamp counter, which the C library makes for most looks, and system calls.

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The nearest sample of another thread shows its activity, and is up to half a period away. Code that changes place faster than that
-//! would seem independent. So among samples with the same number of running peers, the samples whose peers' samples are nearest represent
-//! all (`elapsed`): a quarter of them, between 64 and 1,000. This needs sampling clocks that drift against each other; if the clocks are
-//! locked at a distance, that distance is the resolution.
+//! would seem independent. So among samples with the same number of running peers, those with samples of their peers nearest in time
+//! represent all (`elapsed`): a quarter of them, between 64 and 1,000. This needs sampling clocks that drift against each other; if the
+//! clocks are locked at a distance, that distance is the resolution.
 //!
 //! A sample may land one instruction late (skid): this blurs the times at the edges of functions and loops by that much.
 
@@ -82,7 +82,7 @@ impl Peers {
     }
 }
 
-/// Where a thread was at some time.
+/// A thread's place at some time.
 enum Whereabouts<'s> {
     /// On a CPU; the sample that shows its activity, and the distance to it in seconds.
     OnCpu(&'s AttributedSample, f64),
@@ -104,7 +104,7 @@ pub(super) fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<OnCpu>> {
     running
 }
 
-/// Where a thread was at `t`.
+/// A thread's place at `t`.
 fn nearest<'s>(
     t: f64,
     before: Option<&'s AttributedSample>,

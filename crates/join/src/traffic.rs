@@ -98,7 +98,7 @@ pub fn error_of_windows(traffic: &Traffic, one_in: u32, overall: Option<f64>) ->
     Ok(error.filter(|_| traffic.l1_misses > 0.0))
 }
 
-/// The error of a function's traffic with memory, in a sample of one line in `one_in` whose general relative error is `overall`. With n
+/// The error of a function's traffic with memory, in a sample of one line in `one_in`; `overall` is its general relative error. With n
 /// lines seen, of which a share s is in doubt, it is `hypot(overall, 1/√n, s)`; there is no error if no line was seen and none is
 /// expected. Or the reason why it is unknown.
 pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
@@ -149,7 +149,7 @@ fn of_seen(seen: f64, (more, fewer): (f64, f64), misses: f64, overall: Option<f6
     Some(overall.unwrap_or(0.0).hypot(seen.sqrt().recip()).hypot(doubt))
 }
 
-/// A relative `error` with that of `misses` whose standard error from differing windows is `scatter`.
+/// A relative `error` with that of `misses`; `scatter` is their standard error from differing windows.
 pub fn scattered(error: Option<f64>, scatter: f64, misses: f64) -> Option<f64> {
     if scatter > 0.0 && misses > 0.0 { Some(error.unwrap_or(0.0).hypot(scatter / misses)) } else { error }
 }

@@ -1,11 +1,12 @@
-//! What ranks waited for one another where single calls are not known: from how long each rank's samples are in the calls of one site.
+//! Time that ranks waited for one another, if single calls are not known: from how long each rank's samples are in the calls of one
+//! site.
 //!
 //! ```text
 //! waiting of a rank at a site = its seconds there − those of the rank that is there for the shortest time
 //! ```
 //!
-//! It is too little where ranks wait in turn. Sites that not all ranks have, and calls in which one rank has another part than the others
-//! (a root), are left out.
+//! It is too little if ranks wait in turn. Sites that not all ranks have, and calls in which one rank has another part than the others (a
+//! root), are left out.
 
 use std::collections::BTreeMap;
 

@@ -160,9 +160,8 @@ pub fn polls_with_calls<'a>(
     effective(instructions, LARGEST_SPIN).is_some_and(|body| only_polls(&body, looks))
 }
 
-/// Whether a loop whose usual way is over these instructions spins, calls included: it pauses or yields each time and changes no memory but its
-/// own stack, or only to the same constants again.
-/// `yields`: whether an instruction calls a function that gives the CPU away.
+/// Whether a loop with these instructions as its usual way spins, calls included: it pauses or yields each time and changes no memory but
+/// its own stack, or only to the same constants again. `yields`: whether an instruction calls a function that gives the CPU away.
 pub fn spins_with_calls<'a>(
     usual_way: impl Iterator<Item = &'a Instruction>,
     yields: impl Fn(&Instruction) -> bool,
@@ -370,7 +369,7 @@ mod tests {
         assert!(polls(&clock, true));
         // mov rdi,rbx; add rbx,8; call; test eax,eax; je: one after the other
         assert!(!polls(&[0x48, 0x89, 0xdf, 0x48, 0x83, 0xc3, 8, 0xe8, 0, 1, 0, 0, 0x85, 0xc0, 0x74, 0xf0], true));
-        // movsd xmm0,[rsp]; call; movsd [rsp],xmm0; jmp: what it found is where it goes on
+        // movsd xmm0,[rsp]; call; movsd [rsp],xmm0; jmp: it goes on with what it found
         assert!(!polls(
             &[0xf2, 0x0f, 0x10, 0x04, 0x24, 0xe8, 0, 1, 0, 0, 0xf2, 0x0f, 0x11, 0x04, 0x24, 0xeb, 0xef],
             true

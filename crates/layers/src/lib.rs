@@ -85,7 +85,7 @@ pub fn without_axes(input: &str, axes: &[(String, u64)]) -> Result<(), LayersErr
     })
 }
 
-/// Reads a table of layers (`.toml`) or a model (`.onnx`), whose free dimensions have the values `axes`.
+/// Reads a table of layers (`.toml`) or a model (`.onnx`); `axes` are the values of its free dimensions.
 ///
 /// # Errors
 /// The file cannot be read, or is no such file; an axis is given twice, or fits no free dimension.

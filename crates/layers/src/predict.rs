@@ -1,6 +1,6 @@
 //! T = Σ calls · f: every layer measured at its own shape, equal ones once.
 //!
-//! Where f was measured, min{peak, operational intensity · bandwidth} is not used: f contains the memory.
+//! If f was measured, min{peak, operational intensity · bandwidth} is not used: f contains the memory.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const LARGER: [u64; 2] = [2, 4];
 pub struct Settings<'s> {
     /// The host's ceilings, for shares of the peak.
     pub machine: Option<&'s Machine>,
-    /// Where the batch is.
+    /// The batch's position.
     pub dimension: BatchDimension,
 }
 
@@ -61,11 +61,11 @@ pub struct LayerPrediction {
     pub extrapolated_from: Option<u64>,
     /// Of all layers' seconds.
     pub share: f64,
-    /// Of the peak of the library's threads; `null` for elementwise layers, and where ceilings are not known.
+    /// Of the peak of the library's threads; `null` for elementwise layers, and without known ceilings.
     pub of_peak: Option<f64>,
     /// Seconds of a call that the profile saw; `null`: none, or of another shape.
     pub seen_s: Option<f64>,
-    /// Seconds an item with four times the batch / with this one; `null` where the layer does not depend on the batch.
+    /// Seconds an item with four times the batch / with this one; `null` if the layer does not depend on the batch.
     pub with_larger_batch: Option<f64>,
 }
 

@@ -9,7 +9,7 @@ use rprof_profile::blas::Dimensions;
 /// The dimension that the batch is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BatchDimension {
-    /// m where matrices are stored by rows, n where by columns: there an item is one row, or one column.
+    /// m if matrices are stored by rows, n if by columns: there an item is one row, or one column.
     #[default]
     ByOrder,
     /// m
@@ -23,7 +23,7 @@ pub enum BatchDimension {
 pub struct Scale {
     /// Items.
     pub batch: u64,
-    /// Where they are.
+    /// Their position.
     pub dimension: BatchDimension,
 }
 
@@ -38,7 +38,7 @@ pub fn batched(shape: &mut Dimensions, dimension: BatchDimension) -> &mut u64 {
 }
 
 /// The batch of a network that does not say it: the value that takes most of the products' time in that dimension, or most of their FLOPs
-/// where no times are known.
+/// if no times are known.
 pub fn current(network: &Network, dimension: BatchDimension) -> Option<u64> {
     let mut weights: HashMap<u64, f64> = HashMap::new();
     for layer in &network.layers {
@@ -54,8 +54,8 @@ pub fn current(network: &Network, dimension: BatchDimension) -> Option<u64> {
     network.batch.or(heaviest.map(|(batch, _)| batch))
 }
 
-/// The network with another batch. Products whose dimension is not the current batch stay as they are. Elementwise layers have
-/// elements in proportion.
+/// The network with another batch. Products with a dimension other than the current batch stay as they are. Elementwise layers
+/// have elements in proportion.
 ///
 /// # Errors
 /// There is nothing to scale, or the new batch does not come out even.

@@ -54,9 +54,9 @@
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
-//! Parameters of the core (`suite/core/`), for the replay of bursts; all ‡. W = `s` (scalar), `128`, `256`, `512`, where there is such an
+//! Parameters of the core (`suite/core/`), for the replay of bursts; all ‡. W = `s` (scalar), `128`, `256`, `512`, if there is such an
 //! instruction. They have a rule of their own: the second-best of some twenty runs, in cycles of the clock measured right beside it. They
-//! are `derived` where the time of other instructions of a chain was subtracted.
+//! are `derived` if the time of other instructions of a chain was subtracted.
 //!
 //! | id | unit | meaning |
 //! | --- | --- | --- |
@@ -83,13 +83,14 @@
 //! with `.W`, `vadd vmul vshift vlogic shuffle permute blend fadd fmul ffma fdiv fsqrt fdivs fsqrts fcmp fminmax fround sha aes clmul cvt
 //! cvtint gather load store` (the instructions: `suite/core/forms/mod.rs`). `ports` exist for `add imul shift lea3 branch bmi popcnt cmov`
 //! and for `fadd fmul ffma vadd vlogic shuffle permute fcmp cvt fdiv`. The latter are measured at 256 bits for all widths up to that (at
-//! 128 where 256 are two operations), and at 512.
+//! 128 if 256 are two operations), and at 512.
 //!
 //! A quick measurement leaves out the `.4k` forms, some thread counts and the sweeps, except for the points of `workingset.read` at one
 //! thread that show how much of the last level this host gets and keeps. These ceilings are null with that reason.
 //!
-//! Shown, but not used by the model: `smt.*`, `slow.*` and `tlb.reach`. (The ceilings of a thread count are measured on the CPUs where its
-//! threads are placed, on siblings and slow cores once the others are taken; the profile does not record the core that a function ran on.)
+//! Shown, but not used by the model: `smt.*`, `slow.*` and `tlb.reach`. (The ceilings of a thread count are measured on the CPUs that its
+//! threads are placed on, on siblings and slow cores once the others are taken; the profile does not record the core that a function ran
+//! on.)
 
 pub mod error;
 pub mod estimate;

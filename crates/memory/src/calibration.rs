@@ -19,14 +19,14 @@ struct Kernel {
     store: Store,
 }
 
-/// Where a kernel stores to.
+/// Target of a kernel's stores.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Store {
     /// It does not.
     None,
     /// The array that it loads.
     InPlace,
-    /// An array of its own, whose lines are filled.
+    /// An array of its own, with lines that are filled.
     Filled,
     /// An array of its own, past the caches.
     Past,

@@ -9,7 +9,7 @@ use crate::address::page_color::PageColoring;
 use crate::caches::geometry::{Geometry, LastLevelPolicy};
 
 impl Geometry {
-    /// The geometry of this host, whose topology lists `caches`, for a program that may use `cores` CPUs.
+    /// The geometry of this host with the `caches` of its topology, for a program that may use `cores` CPUs.
     ///
     /// `cpuid` reports inclusion (Intel leaf 4, AMD leaf 8000_001Dh, bit 1 of EDX). A last level that is not inclusive is a victim cache
     /// on all x86-64 CPUs that have an L2 before it.

@@ -137,8 +137,8 @@ impl CacheModel {
     }
 
     /// The same for a program that has run before the model sees it. Its start is unknown: a line that was touched before, and is met
-    /// first in a window whose warm-up has not filled the last level, is there with the probability that the last level's size has in
-    /// the processes' pages.
+    /// first in a window with a warm-up that has not filled the last level, is there with the probability that the last level's size
+    /// has in the processes' pages.
     pub fn begun_midway(mut self) -> Self {
         if let Some(sampled) = &mut self.sampled {
             sampled.midway = true;

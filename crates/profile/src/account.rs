@@ -98,7 +98,7 @@ pub enum WhatIf {
     PerfectFrontEnd,
     /// Divisions and square roots take as long as multiplications.
     NoDivider,
-    /// Short code that branches jump over, where they are predicted wrongly, is always executed and its results chosen by the condition.
+    /// Short code that mispredicted branches jump over is always executed and its results chosen by the condition.
     Branchless,
     /// No cache has conflict misses: each hits wherever a fully associative cache of its size would.
     NoConflicts,
@@ -252,7 +252,7 @@ impl Account {
 pub struct HotBranch {
     /// Offset in the module.
     pub offset: u64,
-    /// Source file and line, where known.
+    /// Source file and line, if known.
     pub file: Option<String>,
     pub line: Option<u32>,
     /// Share of its executions that were predicted wrongly.

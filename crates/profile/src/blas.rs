@@ -11,7 +11,7 @@ use super::grouped;
 pub struct Blas {
     /// One for each call site and shape, those with most time first.
     pub products: Vec<ProductCalls>,
-    /// Threads that the library's functions computed in; `null` where FLOPs were not counted.
+    /// Threads that the library's functions computed in; `null` if FLOPs were not counted.
     #[serde(default)]
     pub threads: Option<u32>,
     /// A process ran natively from some time on: calls and times are those before.
@@ -84,7 +84,7 @@ pub struct ProductCalls {
     pub caller: String,
     /// Its module.
     pub module: String,
-    /// Source file, where known.
+    /// Source file, if known.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -94,9 +94,9 @@ pub struct ProductCalls {
     pub shape: Option<Dimensions>,
     /// Calls.
     pub calls: u64,
-    /// Seconds from call to return of the calls whose return was seen, in the counted pass; `null`: of none.
+    /// Seconds from call to return in the counted pass, of the calls with an observed return; `null`: of none.
     pub time_s: Option<f64>,
-    /// Calls whose return was seen.
+    /// Calls with an observed return.
     pub timed_calls: u64,
     /// Median of their seconds. Unlike the mean it is without the translation that the first call waits for.
     pub median_s: Option<f64>,
@@ -104,7 +104,7 @@ pub struct ProductCalls {
     pub threads: u32,
 }
 
-/// What is put together: site, function and shape.
+/// The key by which calls are put together: site, function and shape.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     call: String,

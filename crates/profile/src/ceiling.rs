@@ -91,7 +91,7 @@ pub enum How {
 pub struct Ceiling {
     /// Its name.
     pub id: CeilingId,
-    /// Value in `unit` for all `threads` together (latencies: one access); `None` where `quality` is missing.
+    /// Value in `unit` for all `threads` together (latencies: one access); `None` if `quality` is missing.
     pub value: Option<f64>,
     /// `flop/s op/s instr/s access/s byte/s s`; `op` for counts such as `overlap.window`.
     pub unit: String,
@@ -147,7 +147,7 @@ impl Ceiling {
         self.quality == Quality::Reproduced
     }
 
-    /// Clock while running divided by the reference clock: below 1 only where wide vectors reduce the frequency.
+    /// Clock while running divided by the reference clock: below 1 only if wide vectors reduce the frequency.
     pub fn license_ratio(&self) -> f64 {
         self.clock_hz
             .zip(self.reference_clock_hz())
@@ -170,7 +170,7 @@ impl Ceiling {
         self.id == other.id && self.threads == other.threads
     }
 
-    /// By how much `other` is better, relative to this one: a rate that is higher, a time that is shorter; 0 where one has no value.
+    /// By how much `other` is better, relative to this one: a rate that is higher, a time that is shorter; 0 if one has no value.
     pub fn gain(&self, other: &Ceiling) -> f64 {
         match (self.value, other.value) {
             (Some(own), Some(new)) if own > 0.0 && new > 0.0 && self.unit == "s" => own / new - 1.0,

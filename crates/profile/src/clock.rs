@@ -11,7 +11,7 @@ use super::machine::Ceiling;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockSource {
-    /// By short probes on its CPUs. Where wide vectors lower the clock, a probe sees it after it has risen again, as
+    /// By short probes on its CPUs. If wide vectors lower the clock, a probe sees it after it has risen again, as
     /// [`Ceiling::reference_clock_hz`] did.
     Probes,
     /// From the cycles between two samples of the program: the clock at which it worked.
@@ -55,8 +55,8 @@ pub fn follows(id: &str) -> bool {
     !shared.iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// `value` of `ceiling` with the core at this reference clock; unchanged where it does not follow the clock, or where the reference clock
-/// of its own measurement is not known.
+/// `value` of `ceiling` with the core at this reference clock; unchanged if it does not follow the clock, or if the reference clock of
+/// its own measurement is not known.
 pub fn value_at(ceiling: &Ceiling, value: f64, reference_clock_hz: f64) -> f64 {
     match ceiling.reference_clock_hz().filter(|own| *own > 0.0 && reference_clock_hz > 0.0 && follows(&ceiling.id)) {
         Some(own) => scaled(&ceiling.unit, value, reference_clock_hz / own),

@@ -1,4 +1,4 @@
-//! Where code is: modules and offsets in them, the keys by which evidence is joined.
+//! Places of code: modules and offsets in them, the keys by which evidence is joined.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,11 +20,11 @@ pub struct ModuleInfo {
     pub kind: ModuleKind,
     /// Path as the process's map names it, bytes that are no UTF-8 as `\xHH`; `[vdso]`, `[anon]`, `[kernel]` otherwise.
     pub path: String,
-    /// GNU build id in lower-case hexadecimal, where the file has one.
+    /// GNU build id in lower-case hexadecimal, if the file has one.
     pub build_id: Option<String>,
     /// Process that it was seen in first (JIT maps are kept per process).
     pub pid: u32,
-    /// The load bias where it was first seen: run-time address − ELF virtual address.
+    /// The load bias of its first mapping: run-time address − ELF virtual address.
     pub bias: u64,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Confidence {
     /// The lowest level that a reason leaves.
     pub level: Level,
-    /// Reasons, the gravest first; empty where nothing is in doubt.
+    /// Reasons, the gravest first; empty if nothing is in doubt.
     #[serde(default)]
     pub reasons: Vec<Doubt>,
 }

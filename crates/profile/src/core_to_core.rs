@@ -39,7 +39,7 @@ impl CoreToCore {
         CoreToCore(self.0.iter().zip(&other.0).map(|(a, b)| a.min(*b)).collect())
     }
 
-    /// How many of these CPUs share a last-level cache, where groups of them are equally large: a line comes from a cache that
+    /// How many of these CPUs share a last-level cache, if groups of them are equally large: a line comes from a cache that
     /// two CPUs share sooner than from memory, which takes `memory_s` seconds. `None` for one CPU.
     ///
     /// near = n (g − 1) / 2 of the n (n − 1) / 2 pairs of n CPUs in groups of g.

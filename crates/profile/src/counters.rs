@@ -13,7 +13,7 @@ pub struct Counter {
     pub role: String,
     /// Unit of `value`: `flop`, `instruction`, `line`, `cycle`, `byte`.
     pub unit: String,
-    /// The count times its weight; `null` where `source` says why.
+    /// The count times its weight; `null` if `source` says why.
     pub value: Option<f64>,
     /// `pmu`; `pmu, scaled` (it shared the PMU); `pmu, split by time` (of a function: only the program's sum is known);
     /// `uncore, …`; `not measured`.

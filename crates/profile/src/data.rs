@@ -30,7 +30,7 @@ pub enum DataKind {
     Static,
     /// Who asked the kernel for the memory: a large allocation.
     Allocated,
-    /// The heap, whose blocks are not distinguished.
+    /// The heap; its blocks are not distinguished.
     Heap,
     /// A stack.
     Stack,

@@ -1,6 +1,6 @@
 //! The activity of GPUs in a run: kernels, copies, waiting.
 //!
-//! Times are of the timed pass, from the GPU's own records. Counts are of a counted run of its own, where that is permitted.
+//! Times are of the timed pass, from the GPU's own records. Counts are of a counted run of its own, if that is permitted.
 
 mod analysis;
 
@@ -118,7 +118,7 @@ pub struct Kernel {
     pub longest_s: f64,
     /// Shapes in which it was launched, by descending time; at most 16.
     pub shapes: Vec<Shape>,
-    /// Counts; `None` where it was not counted.
+    /// Counts; `None` if it was not counted.
     pub counts: Option<Counts>,
     /// The model's verdict; `None` until the model ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,9 +142,9 @@ pub struct Shape {
     pub launches: u64,
     /// Their seconds.
     pub seconds: f64,
-    /// Share of a multiprocessor's resident threads that it can fill, 0 to 1; `None` where the device is not known.
+    /// Share of a multiprocessor's resident threads that it can fill, 0 to 1; `None` if the device is not known.
     pub occupancy: Option<f64>,
-    /// Waves of blocks over all multiprocessors, for instance 1.2; `None` where the device is not known.
+    /// Waves of blocks over all multiprocessors, for instance 1.2; `None` if the device is not known.
     pub waves: Option<f64>,
 }
 
@@ -188,7 +188,7 @@ pub struct Counts {
     pub global_sectors: Option<f64>,
     /// Warp instructions that accessed global memory, each 16 sectors at most if its threads' accesses are neighbours.
     pub global_instructions: Option<f64>,
-    /// Instructions of threads whose predicate held.
+    /// Thread instructions with a true predicate.
     pub thread_instructions: Option<f64>,
 }
 

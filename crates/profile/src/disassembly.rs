@@ -23,9 +23,9 @@ pub struct LoopInstruction {
     pub length: u8,
     /// In Intel syntax; targets of jumps and calls are addresses like `offset`.
     pub text: String,
-    /// Executions of all threads; `null` where that was not counted.
+    /// Executions of all threads; `null` if that was not counted.
     pub executions: Option<u64>,
-    /// CPU seconds of the samples that fell on it; `null` where none did. They may belong to the instruction before it.
+    /// CPU seconds of the samples that fell on it; `null` if none did. They may belong to the instruction before it.
     pub cpu_s: Option<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Disassembly {
     }
 }
 
-/// Where the `most` consecutive ones of `all` with the greatest sum of (seconds, executions) are.
+/// The indices of the `most` consecutive ones of `all` with the greatest sum of (seconds, executions).
 pub fn hottest<T>(all: &[T], most: usize, heat: impl Fn(&T) -> (f64, u64)) -> Range<usize> {
     if all.len() <= most {
         return 0..all.len();

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// FLOPs; `by_op` and `by_width` sum to `total` where they are known.
+/// FLOPs; `by_op` and `by_width` sum to `total` if they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Flops {
@@ -35,7 +35,7 @@ pub struct MissingFlops {
 }
 
 impl MissingFlops {
-    /// The unknown parts of a sum whose addends lack these.
+    /// The unknown parts of a sum of addends that lack these.
     pub fn or(self, other: MissingFlops) -> MissingFlops {
         MissingFlops {
             precision: self.precision || other.precision,

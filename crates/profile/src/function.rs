@@ -27,7 +27,7 @@ use super::system::System;
 pub struct Function {
     /// Demangled name; loops: `name:line` or `name+0xoffset`.
     pub name: String,
-    /// The name in full, where `name` was shortened to be readable.
+    /// The name in full, if `name` was shortened to be readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_name: Option<String>,
     /// How `name` differs from those of other functions that are shortened alike.
@@ -39,7 +39,7 @@ pub struct Function {
     pub file: Option<String>,
     /// Source line of the function's start.
     pub line: Option<u32>,
-    /// Where each figure comes from, by field name (`time_s`, `flops`, `bytes.dram`).
+    /// The source of each figure, by field name (`time_s`, `flops`, `bytes.dram`).
     pub source: BTreeMap<String, Source>,
     /// Elapsed seconds in which at least one thread was at work in it.
     pub time_s: Option<f64>,
@@ -104,11 +104,11 @@ pub struct Function {
     pub data: Vec<Data>,
     /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
     pub work: Option<Work>,
-    /// Where its time on a CPU goes, from replayed bursts; `null` where none was recorded.
+    /// Its time on a CPU divided by cause, from replayed bursts; `null` if none was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 
-    /// Its system calls and its waits off the CPU; `null` where it did neither.
+    /// Its system calls and its waits off the CPU; `null` if it did neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
     /// How far ahead the addresses of its misses beyond L2 are known; `null` without such misses.
@@ -157,7 +157,7 @@ impl Function {
             || names::may_be_shortened_to(&self.name, text) && (least..most).any(|width| self.short_name(width) == text)
     }
 
-    /// How often each thread of its team called it, at least once; `None` where that was not counted.
+    /// How often each thread of its team called it, at least once; `None` if that was not counted.
     pub fn rounds(&self) -> Option<f64> {
         let calls = self.work.as_ref()?.calls? as f64;
         Some((calls / f64::from(self.team.unwrap_or(1).max(1))).max(1.0))
@@ -232,9 +232,9 @@ pub struct Work {
     pub chains: Vec<Chain>,
     /// Traffic at full detail; `null` without a memory model.
     pub traffic: Option<Traffic>,
-    /// Share of `instructions` in code whose loops were analysed for chains.
+    /// Share of `instructions` in code with loops that were analysed for chains.
     pub chain_coverage: f64,
-    /// How often all threads together called it; `null` for loops, and where the number is not known.
+    /// How often all threads together called it; `null` for loops, and if the number is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
 }
@@ -270,7 +270,7 @@ pub struct Chain {
     pub header: u64,
     /// Source line of the loop header.
     pub line: Option<u32>,
-    /// The file of that line, where it is not the function's.
+    /// The file of that line, if it is not the function's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Executions of the loop body, all threads.
@@ -303,14 +303,14 @@ pub struct Analysis {
     pub ilp: Option<f64>,
     pub fp_fraction: Option<f64>,
     pub load_balance: Option<f64>,
-    /// Seconds by term name: `pipe chain issue access l1 l2 l3 dram latency`; `null` where not computable.
+    /// Seconds by term name: `pipe chain issue access l1 l2 l3 dram latency`; `null` if not computable.
     pub terms: Terms,
     /// Ladder from low effort to high.
     pub ceilings: Vec<FunctionCeiling>,
     /// Id of the binding ceiling.
     pub binding: Option<String>,
     pub class: Option<String>,
-    /// How sure `class` is; `null` where that is `unknown` or `null`.
+    /// How sure `class` is; `null` if that is `unknown` or `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
     /// Demo and truth kernels: the class it was built for.
@@ -367,7 +367,7 @@ pub struct FunctionCeiling {
 /// The time that removing ceilings would save.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
-    /// The ceilings removed (one, or a pair where no single one gains 5 %).
+    /// The ceilings removed (one, or a pair if no single one gains 5 %).
     pub remove: Vec<String>,
     /// T − T_without.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! Lists whose entries of one key are put together.
+//! Lists in which entries of one key are put together.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -79,16 +79,16 @@ pub struct Profile {
     /// The program and the regions that it marks; empty if it marks nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<region::Region>,
-    /// What GPUs did; `None` where the program used none or where nothing is known of it.
+    /// What GPUs did; `None` if the program used none or nothing is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<device::Devices>,
-    /// Calls of MPI; `None` where there was none, and where nothing is known of them.
+    /// Calls of MPI; `None` if there was none or nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<mpi::Mpi>,
-    /// Matrix products that were called; `None` where there was none, and where nothing is known of them.
+    /// Matrix products that were called; `None` if there was none or nothing is known of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blas: Option<blas::Blas>,
-    /// Ceilings of the network between the job's ranks; `None` where they were not measured.
+    /// Ceilings of the network between the job's ranks; `None` if they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<network::Network>,
     /// Single calls of MPI, which are no part of `profile.json`.
@@ -103,9 +103,9 @@ pub struct Frame {
     pub name: String,
     /// Module file name.
     pub module: String,
-    /// Source file, where known.
+    /// Source file, if known.
     pub file: Option<String>,
-    /// Source line, where known.
+    /// Source line, if known.
     pub line: Option<u32>,
     /// Inlined into the frame below it on the stack.
     #[serde(default)]
@@ -130,7 +130,7 @@ pub struct ProfileSample {
     pub weight_s: f64,
     /// Index into `run.threads`.
     pub thread: u32,
-    /// Index into `stacks`; `null` where no stack was taken.
+    /// Index into `stacks`; `null` if no stack was taken.
     #[serde(deserialize_with = "Option::deserialize")]
     pub stack: Option<u32>,
     /// The thread was waiting (spinning) rather than working.

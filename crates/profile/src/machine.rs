@@ -25,10 +25,10 @@ pub struct Machine {
     /// Widest vector width in bits that the CPU has for floating point.
     #[serde(default)]
     pub vector_bits: Option<u32>,
-    /// Least share of a DRAM buffer that really was on huge pages; `None` where the kernel does not report it or none was used.
+    /// Least share of a DRAM buffer that really was on huge pages; `None` if the kernel does not report it or none was used.
     #[serde(default)]
     pub huge_pages: Option<f64>,
-    /// Where its CPUs were while `ceilings` were measured; `None` where there is one CPU, or where that is not known.
+    /// The places of its CPUs while `ceilings` were measured; `None` for one CPU, or if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_to_core: Option<CoreToCore>,
     /// GPUs that the program may use.

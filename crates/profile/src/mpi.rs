@@ -14,19 +14,19 @@ use super::source::{Figures, Source, joined};
 /// Calls of MPI of one rank, or of all ranks of a job.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mpi {
-    /// Ranks of `MPI_COMM_WORLD`; `null` where neither program nor launcher say.
+    /// Ranks of `MPI_COMM_WORLD`; `null` if neither program nor launcher says.
     pub ranks: Option<u32>,
     /// Call sites, those with most time first.
     pub sites: Vec<CallSite>,
     /// A process ran natively from some time on: calls and bytes are those before.
     #[serde(default)]
     pub at_least: bool,
-    /// Why waiting and transfer are `null`; `null` where they are not.
+    /// Why waiting and transfer are `null`; `null` if they are not.
     pub split_missing: Option<String>,
-    /// Messages of ranks with one another and their waiting, the longest first; only where the ranks' single calls were compared.
+    /// Messages of ranks with one another and their waiting, the longest first; only if the ranks' single calls were compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Calls with a message, or several, whose other rank is not known: they are not in `peers`.
+    /// Calls with a message, or several, from or to an unknown rank: they are not in `peers`.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub calls_without_peer: u64,
     /// Rows of `peers` that are not there: there were too many.
@@ -44,7 +44,7 @@ pub struct Mpi {
     /// POP's efficiencies of the job; `null` in the profile of one rank.
     #[serde(default)]
     pub efficiency: Option<Efficiency>,
-    /// Bytes that crossed the network; `null` where no counted pass saw calls.
+    /// Bytes that crossed the network; `null` if no counted pass saw calls.
     #[serde(default)]
     pub network: Option<NetworkBytes>,
 }
@@ -53,7 +53,7 @@ fn is_none_left_out(number: &u64) -> bool {
     *number == 0
 }
 
-/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and what was sent again.
+/// Bytes that crossed the network between hosts, as the ranks' system calls say: without headers and retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkBytes {
     /// To other hosts, within and outside of calls; `null` if that is not known of all.
@@ -68,7 +68,7 @@ pub struct NetworkBytes {
     pub host_ports: Option<Traffic>,
     /// How it was measured.
     pub method: NetworkMethod,
-    /// Why `sent` and `received` are `null`; `null` where they are not.
+    /// Why `sent` and `received` are `null`; `null` if they are not.
     pub missing: Option<NetworkMissing>,
 }
 
@@ -135,7 +135,7 @@ pub struct CallSite {
     pub caller: String,
     /// Its module.
     pub module: String,
-    /// Source file and line, where known.
+    /// Source file and line, if known.
     pub file: Option<String>,
     /// Line, from 1.
     pub line: Option<u32>,
@@ -143,24 +143,24 @@ pub struct CallSite {
     pub site: String,
     /// The function of MPI.
     pub call: String,
-    /// The rank; `null` where several are put together, and where it is not known.
+    /// The rank; `null` if several are put together or it is not known.
     pub rank: Option<u32>,
-    /// Calls; `null` where only samples saw some.
+    /// Calls; `null` if only samples saw some.
     pub calls: Option<u64>,
     /// Bytes that they passed; `null` if that is not known of some of them.
     pub bytes: Option<u64>,
-    /// Calls whose bytes are not known.
+    /// Calls with an unknown number of bytes.
     pub unknown_calls: u64,
-    /// Seconds from call to return, on and off the CPU, of the calls whose return was seen, in the counted pass; without one those on the
-    /// CPU, by samples.
+    /// Seconds from call to return, on and off the CPU, of the calls with an observed return, in the counted pass; without one those on
+    /// the CPU, by samples.
     pub time_s: Option<f64>,
-    /// Calls whose return was seen.
+    /// Calls with an observed return.
     pub timed_calls: u64,
     /// Seconds of them in which another rank was not there yet.
     pub waiting_s: Option<f64>,
     /// The other seconds: transfer, and the library's own work.
     pub transfer_s: Option<f64>,
-    /// Ranks of the communicator; `null` if that is not known, and where the calls differ.
+    /// Ranks of the communicator; `null` if that is not known or the calls differ.
     #[serde(default)]
     pub members: Option<u32>,
     /// Calls with a partner on another host; `null`: not known.
@@ -177,16 +177,17 @@ pub struct CallSite {
     /// Bytes that they received from other hosts.
     #[serde(default)]
     pub network_received: Option<u64>,
-    /// Bytes that have to cross between hosts, whatever the algorithm (a model); `null` where it is not known, and in the profile of one
+    /// Bytes that have to cross between hosts, whatever the algorithm (a model); `null` if it is not known, and in the profile of one
     /// rank.
     #[serde(default)]
     pub needed: Option<f64>,
-    /// Where `calls`, `bytes`, `time_s` and `waiting_s` come from, if not from a counted pass.
+    /// The source of `calls`, `bytes`, `time_s` and `waiting_s`, if it is not a counted pass.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub source: BTreeMap<String, Source>,
 }
 
-/// Calls that pass from so many bytes up to twice as many; the class of 0 has those of 0 alone. In the file: `[from, calls, bytes]`.
+/// Calls that pass at least this number of bytes and less than twice as many; the class of 0 has those of 0 alone. In the file:
+/// `[from, calls, bytes]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SizeClass(
     /// Least bytes.
@@ -252,7 +253,7 @@ impl CallSite {
 }
 
 impl CallSite {
-    /// One of the calls whose bytes were not known passed so many.
+    /// One of the calls with an unknown number of bytes passed `bytes`.
     pub fn knows_bytes(&mut self, bytes: u64) {
         if self.unknown_calls == 0 {
             return;
@@ -318,8 +319,8 @@ pub struct RankCalls {
     pub job: Option<String>,
     /// The host.
     pub host: String,
-    /// Whose clock the times are of: the boot of its kernel, which containers share, or the host if that is not known. Filled in for
-    /// the comparison.
+    /// Identifies the clock of the times: by the boot of its kernel, which containers share, or the host if that is not known.
+    /// Filled in for the comparison.
     #[serde(skip)]
     pub clock: String,
     /// Call sites that the calls refer to.

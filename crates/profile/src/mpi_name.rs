@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Names that begin with an I that stands for something else.
+/// Names that begin with an I of another meaning.
 const NOT_IMMEDIATE: [&str; 3] = ["Init", "Intercomm", "Info"];
 
 /// The name of a function, without `MPI_` and the `_c` of the form with large counts.

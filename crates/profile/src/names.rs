@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Names are shown with up to this many characters.
 pub const SHOWN: usize = 120;
 
-/// Names that are equal when they are shortened to this are told apart at all widths.
+/// Names that are equal when they are shortened to this are distinguished at all widths.
 const NARROWEST: usize = 24;
 /// Widths at which shortened names are compared.
 const WIDTHS: [usize; 11] = [NARROWEST, 28, 30, 32, 40, 48, 60, 70, 80, 100, SHOWN];
@@ -38,7 +38,7 @@ pub fn shorten(name: &str, limit: usize) -> String {
     head.chain(['…'].iter()).chain(folded[folded.len() - (kept - front)..].iter()).collect()
 }
 
-/// Stands for what was left out.
+/// In place of an omitted part.
 const LEFT_OUT: char = '…';
 
 /// Whether `short` has an ellipsis and `name` the pieces around it, in this order; a number at the end of `short` is none of `name`'s.
@@ -59,7 +59,7 @@ pub fn may_be_shortened_to(name: &str, short: &str) -> bool {
     of_short(short) || of_short(without_number(short))
 }
 
-/// Stands before the number of a name that is one of several.
+/// Before the number of a name that is one of several.
 const NUMBER: &str = " #";
 
 /// `name` with its number among names that would read the same; the first has none.
@@ -78,7 +78,7 @@ pub fn without_number(name: &str) -> &str {
 pub struct Difference {
     /// The characters in which it differs, whole words.
     part: Range<usize>,
-    /// Its number among those whose differing parts are shortened alike, too.
+    /// Its number among those with differing parts that are shortened alike, too.
     number: usize,
     /// From this width on its usual short form is its own.
     plain_from: usize,
@@ -154,7 +154,7 @@ fn whole_words(letters: &[char], part: Range<usize>) -> Range<usize> {
 }
 
 impl Difference {
-    /// [`shorten`] for a `name` that has others that are shortened alike: what is left of it is its own.
+    /// [`shorten`] for a `name` that has others that are shortened alike: the rest of it is unique.
     pub fn shorten(&self, name: &str, limit: usize) -> String {
         if limit >= self.plain_from || name.chars().count() <= limit {
             return shorten(name, limit);
@@ -168,7 +168,7 @@ impl Difference {
         self.around(name, NARROWEST)
     }
 
-    /// The differing part within what stands outside of brackets, in at most `limit` characters.
+    /// The differing part within the text outside of brackets, in at most `limit` characters.
     fn around(&self, name: &str, limit: usize) -> String {
         let brackets = Brackets::of(name);
         let (mut before, mut part, mut after) = (String::new(), String::new(), String::new());
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(shown(&others, 30), ["sum<…Alpha>(…)", "sum<…Beta>(…)"]);
         let numbered = ["sum<…>(double const*, double)", "sum<…>(double const*, double) #2"];
         assert_eq!(shown(&numbered, 20), ["sum<…>(…)", "sum<…>(…) #2"]);
-        // Nothing to tell apart.
+        // Nothing to distinguish.
         assert_eq!(differences(&[others[0], others[0], "short"]), [None, None, None]);
     }
 

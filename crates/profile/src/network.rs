@@ -9,7 +9,7 @@ use super::mpi_name::MpiName;
 pub struct Network {
     /// File of the MPI library.
     pub library: String,
-    /// Whose library it is; `null`: an older rprof measured.
+    /// Origin of the library; `null`: an older rprof measured.
     #[serde(default)]
     pub library_of: Option<LibraryOf>,
     /// Its build id, in hexadecimal digits.
@@ -24,12 +24,12 @@ pub struct Network {
     /// Collective calls.
     #[serde(default)]
     pub collectives: Vec<CollectiveCurve>,
-    /// What was not measured, each with the reason.
+    /// Missing measurements, each with the reason.
     #[serde(default)]
     pub missing: Vec<String>,
 }
 
-/// Whose library was measured with.
+/// Origin of the library that was measured with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LibraryOf {
@@ -76,7 +76,8 @@ pub struct PairCurve {
     pub bytes_per_s: Option<f64>,
     /// Bytes that go faster than that at first; `null`: no burst was seen.
     pub burst_bytes: Option<u64>,
-    /// From so many bytes on, sender and receiver meet before the data go (rendezvous): the break of the curve; `null`: none was seen.
+    /// From this number of bytes on, sender and receiver meet before the data go (rendezvous): the break of the curve; `null`: none
+    /// was seen.
     pub rendezvous_bytes: Option<u64>,
 }
 
@@ -87,9 +88,10 @@ pub struct CollectiveCurve {
     pub call: String,
     /// Ranks of the communicator.
     pub members: u32,
-    /// Where they are.
+    /// How far apart they are.
     pub distance: Distance,
-    /// Seconds of a call that all ranks begin together, until the last one returns, by the bytes that one rank hands over (docs/mpi.md; the root, where there is one).
+    /// Seconds of a call that all ranks begin together, until the last one returns, by the bytes that one rank hands over (docs/mpi.md; the
+    /// root, if there is one).
     pub cost: Curve,
 }
 
@@ -133,7 +135,7 @@ impl Network {
 
 impl Curve {
     /// Seconds of `bytes`: between measured points along the line between them, above the last one at the rate of the last two (of the
-    /// last one, where there is one). `None`: nothing was measured.
+    /// last one, if there is only one). `None`: nothing was measured.
     pub fn seconds(&self, bytes: f64) -> Option<f64> {
         let first = self.points.first()?;
         let after = self.points.partition_point(|point| (point.bytes as f64) < bytes);
@@ -145,12 +147,12 @@ impl Curve {
         };
         let slope = (b.seconds - a.seconds) / b.bytes.saturating_sub(a.bytes).max(1) as f64;
         let from_last = b.seconds + slope * (bytes - b.bytes as f64);
-        // Where the last two points fall, the last one's rate holds.
+        // If the last two points fall, the last one's rate holds.
         Some(if slope < 0.0 && bytes > b.bytes as f64 { b.seconds * bytes / b.bytes as f64 } else { from_last })
     }
 }
 
-/// The call whose curve a collective call is compared with: that of even parts, which returns when it is done. `MPI_Ialltoallv_c` has
+/// The call that gives the curve for a collective call: that of even parts, which returns when it is done. `MPI_Ialltoallv_c` has
 /// that of `MPI_Alltoall`.
 pub fn curve_of(call: &str) -> String {
     let Some(name) = MpiName::of(call) else { return call.to_owned() };

@@ -44,7 +44,7 @@ pub fn seconds(value: f64) -> String {
     si(value, "s")
 }
 
-/// `1.20 s to 1.50 s`, or one figure where both are within 5 %.
+/// `1.20 s to 1.50 s`, or one figure if both are within 5 %.
 pub fn range(least_s: f64, most_s: f64) -> String {
     if most_s > 1.05 * least_s { format!("{} to {}", seconds(least_s), seconds(most_s)) } else { seconds(least_s) }
 }

@@ -20,7 +20,7 @@ pub struct Pair<'p> {
     pub sent: Messages,
     /// Messages from it.
     pub received: Messages,
-    /// Seconds of waiting for it, where that is known.
+    /// Seconds of waiting for it, if that is known.
     pub waiting_s: f64,
     /// The call site that waits longest for it; `None`: none does.
     pub longest: Option<&'p SiteKey>,

@@ -16,9 +16,9 @@ pub struct Peer {
     pub site: SiteKey,
     /// Point-to-point messages to the peer that its calls send, or start to.
     pub sent: Messages,
-    /// Those from the peer that its calls receive, or start to, where it is known who sent them.
+    /// Those from the peer that its calls receive, or start to, if their sender is known.
     pub received: Messages,
-    /// Seconds of its calls that ended when the peer had come, the last of those they waited for; `null` where the waiting of the site is not
+    /// Seconds of its calls that ended when the peer had come, the last of those they waited for; `null` if the waiting of the site is not
     /// known.
     pub waiting_s: Option<f64>,
 }

@@ -26,7 +26,7 @@ impl Prefetch {
         }
     }
 
-    /// Share of the lines which no stride foresees that software can prefetch; `None` where a stride foresees all.
+    /// Share of the lines which no stride foresees that software can prefetch; `None` if a stride foresees all.
     pub fn potential(&self) -> Option<f64> {
         let irregular = self.lines - self.foreseen;
         (irregular > 0.0).then(|| (self.computable / irregular).min(1.0))

@@ -52,9 +52,9 @@ impl Marker {
 pub struct Region {
     /// Its name.
     pub name: String,
-    /// The interface whose calls mark it.
+    /// The interface that marks it.
     pub marker: Marker,
-    /// Where each figure comes from, by field name.
+    /// The source of each figure, by field name.
     pub source: BTreeMap<String, Source>,
     /// How often it was begun, all threads.
     pub entries: Option<u64>,

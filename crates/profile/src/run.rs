@@ -21,9 +21,9 @@ pub struct Run {
     pub quality: Option<f64>,
     /// The passes in order.
     pub passes: Vec<Pass>,
-    /// The threads of the timed pass (of the counted one where there is no other).
+    /// The threads of the timed pass (of the counted one if there is no other).
     pub threads: Vec<Thread>,
-    /// Hardware counters of the timed pass; empty where the user asked for none.
+    /// Hardware counters of the timed pass; empty if the user asked for none.
     #[serde(default)]
     pub counters: Vec<Counter>,
     /// Pages that its accesses touched; `null` without a memory model.
@@ -60,9 +60,9 @@ impl Run {
 pub struct Rank {
     /// Its number.
     pub rank: u32,
-    /// Processes of the job; `null` where the launcher does not say.
+    /// Processes of the job; `null` if the launcher does not say.
     pub ranks: Option<u32>,
-    /// The launcher's name for the job; `null` where it has none.
+    /// The launcher's name for the job; `null` if it has none.
     pub job: Option<String>,
     /// Its host.
     pub host: String,
@@ -125,7 +125,8 @@ pub struct Pass {
     /// kernel moves by definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_ratios: Vec<(String, f64)>,
-    /// Counted pass with a memory model: how it placed pages, whose physical addresses choose the sets of L2 and the last level.
+    /// Counted pass with a memory model: how it placed pages (their physical addresses choose the sets of L2 and the last
+    /// level).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_placement: Option<String>,
 }

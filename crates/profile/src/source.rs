@@ -1,15 +1,15 @@
-//! Where the figures of a function come from.
+//! The sources of a function's figures.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a figure comes from.
+/// The source of a figure.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Source {
     /// `sampled`, `counted`, `simulated`, `pmu`, `not measured`.
     pub how: String,
-    /// Relative error, where known.
+    /// Relative error, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
     /// Why it is null.
@@ -33,8 +33,8 @@ pub struct Figures<'a> {
     pub values: BTreeMap<&'static str, f64>,
 }
 
-/// The sources of the sums of two parts' figures. Errors of estimates may have one cause: they add up. What is missing in one part is
-/// missing in the sum, with the reason.
+/// The sources of the sums of two parts' figures. Errors of estimates may have one cause: they add up. A figure missing in one part
+/// is missing in the sum, with the reason.
 pub fn joined(a: &Figures<'_>, b: &Figures<'_>) -> BTreeMap<String, Source> {
     let one = |name: &String| {
         let [of_a, of_b] = [a, b].map(|part| (part.source.get(name), part.values.get(&**name).copied().unwrap_or(0.0)));

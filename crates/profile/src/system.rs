@@ -13,7 +13,7 @@ pub struct System {
     /// Functions of other modules that made the calls, by their seconds in the kernel and off the CPU, most first; only some of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<Caller>,
-    /// Page faults of the program; `null` for functions, and where they were not counted.
+    /// Page faults of the program; `null` for functions, and if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
     /// Why `waits` is `null`.
@@ -36,9 +36,9 @@ pub const MOST_CALLERS: usize = 5;
 /// One system call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SystemCall {
-    /// Its name (`read`), `call N` of a number without a name; `null` where the number is not known.
+    /// Its name (`read`), `call N` of a number without a name; `null` if the number is not known.
     pub name: Option<String>,
-    /// How often it was made; `null` where that was not counted.
+    /// How often it was made; `null` if that was not counted.
     pub count: Option<u64>,
     /// CPU seconds in the kernel; `null` without samples of the kernel.
     pub kernel_s: Option<f64>,
@@ -55,9 +55,9 @@ pub struct SystemCall {
 pub struct Wait {
     /// The reason.
     pub reason: Reason,
-    /// The system call that waited; `null` where there was none, or it is not known.
+    /// The system call that waited; `null` if there was none, or it is not known.
     pub call: Option<String>,
-    /// The file it waited for, where it has one.
+    /// The file it waited for, if it has one.
     pub file: Option<FileKind>,
     /// Seconds, summed over threads.
     pub seconds: f64,
@@ -206,7 +206,7 @@ pub struct Faults {
     pub minor: u64,
     /// With one.
     pub major: u64,
-    /// `minor` × the ceiling `pagefault`, in CPU seconds; `null` where that was not measured.
+    /// `minor` × the ceiling `pagefault`, in CPU seconds; `null` if that was not measured.
     pub expected_s: Option<f64>,
     /// CPU seconds of samples in the kernel that began at an instruction which is no system call.
     pub sampled_s: Option<f64>,

@@ -80,7 +80,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, each with its name in `form.NAME.lat`, whether its name has a width, the latency in cycles and the executions a
-    /// cycle that are assumed where neither is measured.
+    /// cycle that are assumed if neither is measured.
     pub const ALL: [(Kind, &'static str, bool, f64, f64); 41] = [
         (Kind::Add, "add", false, 1.0, 4.0),
         (Kind::Imul, "imul", false, 3.0, 1.0),

@@ -11,7 +11,7 @@ const LONGEST: usize = 8;
 /// A branch that is predicted wrongly less often is left as it is.
 const WRONG: f64 = 0.03;
 
-/// The code behind a branch that ends where the branch leads to.
+/// The code behind a branch that ends at the branch's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hammock {
     /// The block that begins with it.

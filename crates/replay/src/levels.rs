@@ -153,8 +153,8 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let beyond = part(traffic.l2_misses, traffic.l1_misses);
     let beyond_l1 = part(misses - known, unknown);
     let beyond_l2 = part(beyond * misses - f64::from(seen.again), misses - known);
-    // A sampled run sees more misses of large last levels than there are: misses on which its windows disagree do not count. What they
-    // disagree on for L2 as well is how often the code ran, not where its lines come from.
+    // A sampled run sees more misses of large last levels than there are: misses on which its windows disagree do not count. If they
+    // disagree for L2 as well, it is on how often the code ran, not on the source of its lines.
     let doubt = part(traffic.l3_scatter, traffic.l3_misses);
     let of_l2 = part(traffic.l2_scatter, traffic.l2_misses);
     let own_doubt = (doubt * doubt - of_l2 * of_l2).max(0.0).sqrt();
@@ -175,7 +175,7 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
 mod tests {
     use super::*;
 
-    /// A stream from memory whose windows scatter by these shares of the misses.
+    /// A stream from memory with windows that scatter by these shares of the misses.
     fn share_from_memory(of_l2: f64, of_l3: f64) -> f64 {
         let misses = 1000.0;
         let traffic = Traffic {

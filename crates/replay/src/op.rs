@@ -85,7 +85,7 @@ pub struct Op {
     pub kind: u16,
     /// Registers that make its addresses.
     pub address: [u8; 2],
-    /// Registers whose values it computes with or stores.
+    /// Registers with values that it computes with or stores.
     pub data: [u8; 5],
     /// Registers that it writes.
     pub writes: [u8; 4],
@@ -113,7 +113,7 @@ pub struct Block {
     /// Its instructions in [`Program::ops`].
     pub first: u32,
     pub last: u32,
-    /// Where its last instruction jumps to if it is a direct jump; 0 otherwise.
+    /// Target of its last instruction if that is a direct jump; 0 otherwise.
     pub target: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Where the two sides of a branch meet again: the branch's immediate post-dominator in the graph of blocks that bursts executed.
+//! The point at which the two sides of a branch meet again: the branch's immediate post-dominator in the graph of blocks that
+//! bursts executed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

@@ -88,7 +88,7 @@ fn spread(all: usize, most: usize) -> Vec<usize> {
     (0..count).map(|n| (2 * n + 1) * all / (2 * count)).collect()
 }
 
-/// Changes whose causes take enough of the cycles.
+/// Changes with causes that take enough of the cycles.
 fn worth_trying<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<WhatIf> {
     let mut sums = [0.0; Cause::ALL.len()];
     for (_, _, _, cycles) in outcomes.flat_map(|outcome| &outcome.instructions) {

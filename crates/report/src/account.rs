@@ -10,8 +10,8 @@ const LEAST: f64 = 0.03;
 /// Time in the kernel below this share of the time at work is not mentioned.
 const LEAST_KERNEL: f64 = 0.05;
 
-/// `time: mispredict 62 %, chain 20 %, ports 11 % (the core model gives 0.57 of 0.59 s, ± 4 %)` and, where there is some, the time in
-/// the kernel. Empty where nothing was replayed.
+/// `time: mispredict 62 %, chain 20 %, ports 11 % (the core model gives 0.57 of 0.59 s, ± 4 %)` and the time in the kernel, if any.
+/// Empty if nothing was replayed.
 pub fn lines(function: &Function) -> Vec<String> {
     let replayed = function.account.as_ref().and_then(|account| Some((account, function.cpu_s?)));
     replayed.map(|(account, cpu_s)| of_model(account, cpu_s)).into_iter().chain(kernel(function)).collect()

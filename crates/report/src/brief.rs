@@ -1,5 +1,5 @@
-//! The text report that a run prints: verdict, trust, the functions with most to save, what to do, where the rest is. Fits 25 lines of
-//! 80 columns for a program without GPU work and regions.
+//! The text report that a run prints: verdict, trust, the functions with most to save, what to do, a pointer to the rest. Fits 25
+//! lines of 80 columns for a program without GPU work and regions.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
@@ -21,7 +21,7 @@ const LINES: usize = 24;
 const ADVISED: usize = 3;
 /// Lines that the advice on one function may take.
 const ADVICE_LINES: usize = 2;
-/// Ends of what is cut: the options that show it whole.
+/// Ends of cut texts: the options that show it whole.
 const CUT_DOUBT: &str = "… (--all)";
 const CUT_ADVICE: &str = "… (--function)";
 /// Lines that the verdict may take.
@@ -63,7 +63,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
     out + &more(view, width)
 }
 
-/// Warnings in at most `room` lines, where the experiment is not to be trusted without them.
+/// Warnings in at most `room` lines, if the experiment is not to be trusted without them.
 fn doubts(profile: &Profile, width: usize, room: usize) -> String {
     let mut out = String::new();
     for warning in &profile.run.warnings {
@@ -75,7 +75,7 @@ fn doubts(profile: &Profile, width: usize, room: usize) -> String {
     if out.is_empty() { out } else { format!("\n{out}") }
 }
 
-/// How the program ended, where that was not well.
+/// How the program ended, if that was not well.
 fn ended(profile: &Profile) -> String {
     match (profile.run.exit_status, profile.run.signal) {
         (_, Some(signal)) => format!("It was ended by signal {signal}."),
@@ -132,7 +132,7 @@ fn busy_s(f: &Function) -> f64 {
     f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0)
 }
 
-/// The group of the table by share of the CPU time: what takes next to nothing never comes before what takes much.
+/// The group of the table by share of the CPU time: functions with next to no time never come before those with much.
 fn importance(share: f64) -> u8 {
     match share {
         0.05.. => 0,
@@ -186,7 +186,7 @@ fn advice(found: &Diagnosis) -> Vec<String> {
     told.into_iter().map(|(place, advice)| format!("→ {}: {advice}", name::shorten(&place.function, 30))).collect()
 }
 
-/// One row for each function: its name, what the program would save, by what, and where it is.
+/// One row for each function: its name, what the program would save, by what, and its place.
 fn rows(shown: &[Gain<'_>], busy: f64, view: &View, width: usize) -> String {
     let titles = ["function", "saves", "by", "share", "held by", "at"];
     let cells: Vec<[String; 6]> = shown.iter().map(|gain| row(gain, busy)).collect();

@@ -1,4 +1,4 @@
-//! Hardware counters as text: beside the counted figures, with their source, their error, and the reason where there is none.
+//! Hardware counters as text: beside the counted figures, with their source, their error, and the reason if there is none.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn waited(counter: &Counter, all: &[Counter]) -> Option<f64> {
     counter.value.filter(|_| counter.role == "queue_occupancy" && counter.unit == "count").map(|n| n * LINE / reads)
 }
 
-/// A function's counters on one line; `None` where it has none.
+/// A function's counters on one line; `None` if it has none.
 pub fn of_function(function: &Function) -> Option<String> {
     let known = function.counters.iter().filter(|c| c.value.is_some()).take(OF_FUNCTION);
     let told: Vec<String> = known.map(one).collect();

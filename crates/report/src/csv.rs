@@ -1,5 +1,5 @@
 //! Comma-separated values after RFC 4180: one line per function and per kernel of a GPU (module `gpu0`, `gpu1`, …), base SI units, empty
-//! where not measured. Control characters in names are `?`: a spreadsheet or terminal that shows the file must not obey them.
+//! if not measured. Control characters in names are `?`: a spreadsheet or terminal that shows the file must not obey them.
 
 use super::{View, name};
 use rprof_profile::device::Kernel;

@@ -30,7 +30,7 @@ const EXPLAINED_SHARE: f64 = 0.05;
 /// How many are explained at most.
 const EXPLAINED: usize = 6;
 
-/// The section as plain text, empty where no GPU was used.
+/// The section as plain text, empty if no GPU was used.
 pub fn text(profile: &Profile, view: &View, width: usize) -> String {
     let Some(devices) = &profile.devices else { return String::new() };
     let mut out = String::from(TITLE);
@@ -77,7 +77,7 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     if told.is_empty() { out } else { format!("{out}\n{}", list(told)) }
 }
 
-/// The busiest GPU's use and the class of its largest kernel, in a sentence; `None` where no GPU was used.
+/// The busiest GPU's use and the class of its largest kernel, in a sentence; `None` if no GPU was used.
 pub fn verdict(profile: &Profile) -> Option<String> {
     let devices = profile.devices.as_ref()?;
     let device =
@@ -216,7 +216,7 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
     row
 }
 
-/// FLOPs per second; operations where most of the work is that of the tensor cores on integers.
+/// FLOPs per second; operations if most of the work is that of the tensor cores on integers.
 fn rate(k: &Kernel) -> Option<String> {
     let flops = k.analysis.as_ref()?.flops_per_s?;
     let counts = k.counts.as_ref()?;
@@ -241,7 +241,7 @@ fn class(analysis: &Analysis) -> String {
     }
 }
 
-/// `1056×256`, `16·4×128` where a side is not 1; `…` if there are more shapes.
+/// `1056×256`, `16·4×128` if a side is not 1; `…` if there are more shapes.
 fn shape(shape: &Shape, shapes: usize) -> String {
     let sides = |sides: [u32; 3]| {
         let used = 1 + sides.iter().rposition(|n| *n != 1).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The hot loops of a function whose instructions a profile has.
+//! The hot loops of a function, if a profile has their instructions.
 
 use rprof_profile::Function;
 use rprof_profile::disassembly::Disassembly;
@@ -6,7 +6,7 @@ use rprof_profile::disassembly::Disassembly;
 use super::name;
 use super::number::si;
 
-/// What the time beside an instruction is.
+/// Explains the time beside an instruction.
 pub const SKID: &str = "Time is that of samples at the instruction; part of it may belong to the instruction before.";
 
 /// A number of executions: small ones to the last.

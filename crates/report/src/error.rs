@@ -28,7 +28,7 @@ pub enum ReportError {
     Syntax {
         /// Which file.
         path: PathBuf,
-        /// Where it stops making sense.
+        /// The place at which it stops making sense.
         source: serde_json::Error,
     },
     /// It is JSON, but not a profile of this version.

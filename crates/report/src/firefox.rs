@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use rprof_profile::Profile;
 
-/// The version of the processed format whose fields are written here; newer profilers upgrade it on loading.
+/// The version of the processed format that is written here; newer profilers upgrade it on loading.
 const PROCESSED_VERSION: u32 = 47;
 
 /// The profile as JSON text.

@@ -42,7 +42,7 @@ pub fn svg(profile: &Profile, flames: Flames) -> Result<String, ReportError> {
     sized(profile, &stacks::work(profile), flames, 0.01, usize::MAX)
 }
 
-/// The same in at most `most` bytes where that is possible: small frames are left out, and the subtitle says so. Names have at most
+/// The same in at most `most` bytes if that is possible: small frames are left out, and the subtitle says so. Names have at most
 /// `width` characters.
 ///
 /// # Errors
@@ -132,7 +132,7 @@ pub fn difference(old: &Profile, new: &Profile) -> Result<String, ReportError> {
     compared(old, new, 0.01, usize::MAX)
 }
 
-/// The same in at most `most` bytes where that is possible, names in at most `width` characters.
+/// The same in at most `most` bytes if that is possible, names in at most `width` characters.
 ///
 /// # Errors
 /// As [`difference`].

@@ -93,7 +93,7 @@ impl Format {
         Format::Firefox,
     ];
 
-    /// Whether it can show some functions alone. What a script or another tool reads is whole.
+    /// Whether it can show some functions alone. Formats for scripts and other tools are whole.
     pub fn has_part(self) -> bool {
         matches!(self, Format::Text | Format::Html | Format::Svg | Format::Csv | Format::Md)
     }
@@ -163,7 +163,7 @@ const COMMUNICATION_FILE: &str = "communication.svg";
 /// The names of [`files`] that not every report has.
 pub const SOMETIMES: [&str; 2] = [WORK_FILE, COMMUNICATION_FILE];
 
-/// The file of the communication-aware roofline, where there is one.
+/// The file of the communication-aware roofline, if there is one.
 fn communication(profile: &Profile) -> Option<(&'static str, Format)> {
     plot::communication::is_drawn(profile).then_some((COMMUNICATION_FILE, Format::Communication))
 }

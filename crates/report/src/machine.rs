@@ -69,7 +69,7 @@ fn table(machine: &Machine, width: usize) -> String {
     out
 }
 
-/// Where the CPUs were.
+/// The places of the CPUs.
 fn core_to_core(machine: &Machine) -> String {
     let here = machine.core_to_core.as_ref().filter(|c| !c.pairs().is_empty());
     here.map_or(String::new(), |here| format!("core to core: {}\n", here.words()))

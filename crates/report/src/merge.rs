@@ -35,7 +35,7 @@ pub fn merge(mut profiles: Vec<Profile>, partial: bool) -> Result<Profile, Merge
     put_together(profiles, functions, missing)
 }
 
-/// Puts the profiles of ranks together, whose functions were taken out in the same order.
+/// Puts the profiles of ranks together; their functions were taken out in the same order.
 ///
 /// # Errors
 /// They do not belong together, or not as their functions were put together.
@@ -47,7 +47,7 @@ pub fn merge_ranks(profiles: Vec<Profile>, functions: Functions, partial: bool) 
     put_together(profiles, functions, missing)
 }
 
-/// Puts `profiles` together, whose functions were taken out; so many ranks are missing.
+/// Puts `profiles` together; their functions were taken out. `missing`: number of missing ranks.
 fn put_together(mut profiles: Vec<Profile>, functions: Functions, missing: usize) -> Result<Profile, MergeError> {
     hosts::tell_apart(&mut profiles);
     let arrangement = functions.arrangement;

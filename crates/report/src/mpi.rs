@@ -23,7 +23,7 @@ pub fn tables(profile: &Profile, most: usize) -> Vec<Rows> {
     rows(profile, most).into_iter().chain(functions(profile, most)).chain(peers::rows(profile, most)).collect()
 }
 
-/// Functions with all that they call: what they communicate.
+/// Communication of functions with all that they call.
 fn functions(profile: &Profile, most: usize) -> Option<Rows> {
     let mpi = profile.mpi.as_ref().filter(|mpi| !mpi.functions.is_empty())?;
     let or = |value: Option<String>| value.unwrap_or_else(|| NOT_MEASURED.to_owned());
@@ -109,7 +109,7 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
                 .into(),
         );
     }
-    // Where calls are not known, other figures are not for the same reason.
+    // If calls are not known, other figures are not for the same reason.
     for (figure, title) in [("calls", "calls"), ("bytes", "bytes"), ("waiting_s", "waiting")] {
         let mut sites = shown.iter().filter(|site| figure != "bytes" || site.calls.is_some());
         let reason = sites.find_map(|site| site.source.get(figure)?.reason.as_ref());
@@ -168,7 +168,7 @@ fn network_line(profile: &Profile, network: &NetworkBytes) -> String {
 
 /// Bytes from which advice is worth a line.
 const WORTH: u64 = 1 << 20;
-/// So many times the needed bytes are too much: libraries send headers, and sizes are rounded.
+/// This multiple of the needed bytes is too much: libraries send headers, and sizes are rounded.
 const TOO_MUCH: f64 = 1.5;
 
 /// `MPI_Bcast in main sent 16.0 MB between hosts, 8.00 MB would do: …`
@@ -225,7 +225,7 @@ pub fn verdict(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// Time in MPI, and POP's efficiencies where the ranks are known.
+/// Time in MPI, and POP's efficiencies if the ranks are known.
 fn title(profile: &Profile, mpi: &Mpi) -> String {
     let timed = || mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s);
     let in_mpi = timed().fold(0.0, |sum, s| sum + s);

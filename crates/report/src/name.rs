@@ -2,7 +2,7 @@
 
 use rprof_profile::{Function, names};
 
-/// `kernel.c:12`: the file's name and the line, where both are known.
+/// `kernel.c:12`: the file's name and the line, if both are known.
 pub fn place(file: Option<&str>, line: Option<u32>) -> Option<String> {
     let (path, line) = file.zip(line)?;
     Some(format!("{}:{line}", printable(path.rsplit('/').next().unwrap_or(path))))

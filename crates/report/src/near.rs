@@ -21,7 +21,7 @@ pub struct NoSuchName {
 }
 
 impl NoSuchName {
-    /// Of the functions of `profile`; `wanted` stands in the user's words `asked`.
+    /// Of the functions of `profile`; `wanted` is part of the user's words `asked`.
     pub fn of(profile: &Profile, asked: String, wanted: &str) -> Self {
         let names: Vec<&str> = profile.functions.iter().map(|f| f.name.as_str()).collect();
         NoSuchName::new(asked, wanted, &names)

@@ -6,7 +6,7 @@ use super::name;
 use super::number::{seconds, si};
 use rprof_profile::network::{CollectiveCurve, Curve, Distance, Network, PairCurve};
 
-/// Most lines of collective calls, and of what is missing.
+/// Most lines of collective calls, and of missing measurements.
 const COLLECTIVES: usize = 10;
 const MISSING: usize = 2;
 /// Columns of sizes.

@@ -2,10 +2,10 @@
 
 use rprof_profile::vocabulary::Class;
 
-/// What is not counted.
+/// Functions that were not counted.
 const GREY: (u8, u8, u8) = (160, 164, 170);
 
-/// The classes in the order of the legend, and what was not counted.
+/// The classes in the order of the legend, and of functions that were not counted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     Class::ALL.iter().map(|class| class.name()).chain(["not counted"])
 }

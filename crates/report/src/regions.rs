@@ -167,7 +167,7 @@ fn reasons(shown: &[&Region]) -> Vec<String> {
     lines
 }
 
-/// A table as plain text of at most `width` columns: the last columns go first where there is no room.
+/// A table as plain text of at most `width` columns: the last columns go first if there is no room.
 pub fn text(rows: &Rows, width: usize) -> String {
     format!("\n{}\n{}", rows.title, table(rows, width))
 }

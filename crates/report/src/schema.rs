@@ -41,7 +41,7 @@ pub fn check(profile: &Value) -> Result<(), Violation> {
     node(profile, schema(), &Place::Root)
 }
 
-/// Where in the profile a value is. It becomes text only for a violation: a profile has millions of values.
+/// A value's place in the profile. It becomes text only for a violation: a profile has millions of values.
 enum Place<'a> {
     Root,
     Field(&'a Place<'a>, &'a str),
@@ -96,7 +96,7 @@ fn node(value: &Value, rule: &Value, at: &Place) -> Result<(), Violation> {
     }
     if let Some(choices) = rule.get("anyOf").and_then(Value::as_array) {
         let fits = |choice: &&Value| resolved(choice).get("type").is_none_or(|types| type_matches(value, types));
-        // Those of another type are passed over without a description of what is wrong.
+        // Those of another type are passed over without a description of the violation.
         let mut verdicts = choices.iter().filter(fits).map(|choice| node(value, choice, at));
         if !verdicts.any(|verdict| verdict.is_ok()) {
             choices.first().map_or(Ok(()), |first| node(value, first, at))?;

@@ -1,4 +1,4 @@
-//! System calls, page faults and waiting as lines of text: of a function where they are a part of its time, and of the program.
+//! System calls, page faults and waiting as lines of text: of a function if they are a part of its time, and of the program.
 
 use rprof_profile::system::{Caller, Faults, System, SystemCall, Wait};
 use rprof_profile::{Function, Profile};
@@ -15,7 +15,7 @@ const OF_FUNCTION: usize = 3;
 /// Maximum number of calls and reasons listed for the program.
 const OF_PROGRAM: usize = 6;
 
-/// `system calls: read 310 ms (1,000 calls)` and `off the CPU: 1.20 s: read() of a pipe 1.20 s`, each where it is 5 % of a function's time.
+/// `system calls: read 310 ms (1,000 calls)` and `off the CPU: 1.20 s: read() of a pipe 1.20 s`, each if it is 5 % of a function's time.
 pub fn of_function(function: &Function) -> Vec<String> {
     let Some(system) = &function.system else { return Vec::new() };
     let busy_s = function.cpu_s.unwrap_or(0.0) + function.kernel_s.unwrap_or(0.0);

@@ -6,7 +6,7 @@ use rprof_profile::function::Saving;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 
-/// One column: its heading and the text of a function's cell, `None` where not measured.
+/// One column: its heading and the text of a function's cell, `None` if not measured.
 pub struct Column {
     /// Heading.
     pub title: &'static str,
@@ -55,7 +55,7 @@ fn intensity(f: &Function) -> Option<String> {
     levels.into_iter().find_map(|(v, name)| v.map(|v| format!("{}{name}", significant(v))))
 }
 
-/// The class in words for people, `simd (low)` where little speaks for it; an uncounted function says so.
+/// The class in words for people, `simd (low)` if little speaks for it; an uncounted function says so.
 pub fn class(f: &Function) -> String {
     match (&f.analysis.class, &f.analysis.confidence) {
         (Some(class), Some(confidence)) if confidence.level == Level::Low => format!("{class} (low)"),
@@ -107,7 +107,7 @@ pub fn rest(hidden: usize, what: &str) -> Option<String> {
     (hidden > 0).then(|| format!("… and {hidden} more {what}{plural}"))
 }
 
-/// The note on shares above 1 in a column, if there are any: what is shown as 100 % is none.
+/// The note on shares above 1 in a column, if there are any: those shown as 100 % are none.
 pub fn faster(column: &str, shares: impl IntoIterator<Item = f64>) -> Option<String> {
     shares.into_iter().any(|share| share >= 1.005).then(|| {
         format!(
@@ -117,7 +117,7 @@ pub fn faster(column: &str, shares: impl IntoIterator<Item = f64>) -> Option<Str
     })
 }
 
-/// The savings of a function; none where its time is not known.
+/// The savings of a function; none if its time is not known.
 pub fn savings(f: &Function) -> &[Saving] {
     if f.time_s.is_some() { &f.analysis.savings } else { &[] }
 }

@@ -96,7 +96,7 @@ fn aligned(text: &str, column: usize, right: &dyn Fn(&str) -> Cell) -> Cell {
     if words { Cell::new(text) } else { right(text) }
 }
 
-/// Columns and their widths; the least important go first where the terminal is too narrow for a name of 16 characters.
+/// Columns and their widths; the least important go first if the terminal is too narrow for a name of 16 characters.
 fn fitting(rows: &[(&Function, Vec<String>)], titles: &[&str], width: usize) -> Vec<(usize, usize)> {
     let widest = |i: usize| {
         rows.iter().map(|(_, cells)| cells[i].chars().count()).chain([titles[i].chars().count()]).max().unwrap_or(0)
@@ -122,7 +122,7 @@ fn verdict(f: &Function) -> String {
     }
 }
 
-/// `… and 12 functions below 0.5 %`, empty where the table has all.
+/// `… and 12 functions below 0.5 %`, empty if the table has all.
 pub fn left_out(profile: &Profile, view: &View) -> String {
     let left_out = |sampled: bool| {
         let of_kind = |f: &&Function| f.share.is_some() == sampled;

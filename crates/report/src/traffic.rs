@@ -17,7 +17,7 @@ const MOST_DATA: usize = 4;
 /// Characters of their names.
 const DATA_NAME: usize = 40;
 
-/// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
+/// Lines on one function: its intensity at every level, its traffic with memory. Empty if neither is known.
 pub fn of_function(f: &Function) -> Vec<String> {
     [rooflines(f), memory(f), crowded(f), fought_for(f), data(f), pages(f)].into_iter().flatten().collect()
 }

@@ -109,7 +109,7 @@ fn load(profile: &Profile) -> Option<(Level, String)> {
     })
 }
 
-/// The mean clock of the functions, and that of the ceilings where it was another.
+/// The mean clock of the functions, and that of the ceilings if it was another.
 fn clock(profile: &Profile) -> Option<(Level, String)> {
     profile.run.timed_pass()?;
     let known =

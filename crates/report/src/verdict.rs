@@ -82,7 +82,7 @@ pub fn wall_s(profile: &Profile) -> Option<f64> {
     profile.run.timed_pass().map(|pass| pass.wall_s).filter(|s| *s > 0.0)
 }
 
-/// `The program is on a CPU for 1.27 s of 3.40 s; its threads wait: read() of a pipe 2.10 s.` `None` where it waits longer for a CPU,
+/// `The program is on a CPU for 1.27 s of 3.40 s; its threads wait: read() of a pipe 2.10 s.` `None` if it waits longer for a CPU,
 /// which other programs had: that says nothing of it.
 fn waiting(profile: &Profile) -> Option<String> {
     let wall = wall_s(profile)?;
@@ -117,7 +117,7 @@ fn in_kernel(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// `spins`: the share of the CPU time that is spent spinning, and where most of that is.
+/// `spins`: the share of the CPU time that is spent spinning, and the function with most of that.
 fn of_function(f: &Function, spins: Option<(f64, &Function)>) -> String {
     // Shares of functions are those of the work.
     let share = percent(f.share.unwrap_or(0.0) * (1.0 - spins.map_or(0.0, |(share, _)| share)));
@@ -127,7 +127,7 @@ fn of_function(f: &Function, spins: Option<(f64, &Function)>) -> String {
     format!("{share} of the CPU time is in {}, {}.{spins}", name::of(f, NAME_WIDTH), held_by(f))
 }
 
-/// The share of the CPU time that is spent spinning, where that is a part worth naming, and the function where most of it is.
+/// The share of the CPU time that is spent spinning, if that is a part worth naming, and the function with most of it.
 fn spinning(profile: &Profile) -> Option<(f64, &Function)> {
     let sum = |part: fn(&Function) -> Option<f64>| profile.functions.iter().filter_map(part).sum::<f64>();
     let (work, spins) = (sum(|f| f.cpu_s), sum(|f| f.waiting_s));
@@ -207,7 +207,7 @@ fn saved(found: Option<&Diagnosis>, subject: Option<&Function>) -> String {
     format!(" Most to save: {doubt}{range} of {of}{place}: {}.", found.cause.words())
 }
 
-/// `0.72 to 1.10 s`, `1.5 s` where both ends are printed alike.
+/// `0.72 to 1.10 s`, `1.5 s` if both ends are printed alike.
 pub fn range(interval: Interval) -> String {
     let (least, most) = (seconds(interval.least), seconds(interval.most));
     let (number, unit) = least.split_once(' ').unwrap_or((&least, ""));

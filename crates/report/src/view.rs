@@ -84,12 +84,12 @@ impl View {
         self.keep.as_ref().is_none_or(|keep| keep(name))
     }
 
-    /// The functions whose name is wanted, in the profile's order.
+    /// The functions with a wanted name, in the profile's order.
     pub fn kept<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
         profile.functions.iter().filter(|f| self.keeps(f))
     }
 
-    /// The one function whose name is wanted; `None` where all are, or several match.
+    /// The one function with a wanted name; `None` if all are wanted, or several match.
     pub fn only<'a>(&'a self, profile: &'a Profile) -> Option<&'a Function> {
         self.keep.as_ref()?;
         let mut kept = self.kept(profile);
@@ -117,13 +117,13 @@ impl View {
         self.functions(profile).filter(hot).take(EXPLAINED)
     }
 
-    /// How wide a name may be where `normal` fits the layout.
+    /// How wide a name may be if `normal` fits the layout.
     pub fn name_width(&self, normal: usize) -> usize {
         if self.full_names { usize::MAX } else { normal }
     }
 }
 
-/// Whether a class is of communication, as functions have it whose time is in calls of MPI.
+/// Whether a class is one of communication, as for functions with their time in calls of MPI.
 fn is_of_network(class: &str) -> bool {
     class == "waiting-for-ranks" || class.starts_with("network-")
 }

@@ -23,12 +23,12 @@ pub fn hanging(text: &str, width: usize, indent: usize) -> String {
     out + &line + "\n"
 }
 
-/// [`hanging`] in at most `most` lines; the last one ends with `…` where something is left out. Nothing for an empty text.
+/// [`hanging`] in at most `most` lines; the last one ends with `…` if something is left out. Nothing for an empty text.
 pub fn at_most(text: &str, width: usize, indent: usize, most: usize) -> String {
     cut(text, width, indent, most, "…")
 }
 
-/// [`at_most`], with `tail` in place of `…`: it says where the rest is.
+/// [`at_most`], with `tail` in place of `…`: it points to the rest.
 pub fn cut(text: &str, width: usize, indent: usize, most: usize, tail: &str) -> String {
     let fits = |lines: &str| lines.lines().count() <= most;
     let all = if text.is_empty() { String::new() } else { hanging(text, width, indent) };
@@ -43,7 +43,7 @@ pub fn cut(text: &str, width: usize, indent: usize, most: usize, tail: &str) -> 
     })
 }
 
-/// [`cut`] after a sentence where the first one fits.
+/// [`cut`] after a sentence if the first one fits.
 pub fn cut_at_sentence(text: &str, width: usize, indent: usize, most: usize, tail: &str) -> String {
     let fits = |lines: &String| lines.lines().count() <= most;
     let ends = text.match_indices(". ").map(|(at, _)| at + 1).collect::<Vec<_>>();

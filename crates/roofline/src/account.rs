@@ -20,7 +20,7 @@ const MOST: f64 = 0.5;
 pub enum Named {
     /// This one.
     Class(&'static str),
-    /// The class of the core deficiency whose removal gains most.
+    /// The class of the core deficiency that gains most when removed.
     Pipes,
 }
 
@@ -35,7 +35,7 @@ pub fn is_near(error: f64) -> bool {
     error.abs() <= NEAR
 }
 
-/// A model that is off by more than this factor says nothing of what a change gains.
+/// A model that is off by more than this factor says nothing of a change's gain.
 const FAR: f64 = 2.0;
 
 /// The account of `function` and the time that the model gives / the measured time, if savings can be stated by it at all.
@@ -97,7 +97,7 @@ pub fn of_kernel(function: &Function) -> Option<&'static str> {
     Some(if are_page_faults(function) { "page-faults" } else { "system-calls" })
 }
 
-/// Seconds off the CPU in which it waited for something other than a CPU; 0 where the sampler did not watch that.
+/// Seconds off the CPU in which it waited for something other than a CPU; 0 if the sampler did not watch that.
 pub fn waited_s(function: &Function) -> f64 {
     function.system.as_ref().and_then(System::waited_s).unwrap_or(0.0)
 }

@@ -83,7 +83,7 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         + if bound.refuted.is_empty() { "" } else { " (A ceiling was refuted; see the warnings.)" }
 }
 
-/// ` (triad.c:12)`: the most expensive loop, where its line is known.
+/// ` (triad.c:12)`: the most expensive loop, if its line is known.
 pub(super) fn at_loop(f: &Function) -> String {
     let chain = f.work.as_ref().and_then(|w| w.chains.iter().max_by_key(|c| c.iterations));
     let place = chain.and_then(|c| Some((c.line?, file_of(f, c)))).or(f.line.map(|line| (line, f.file.as_deref())));

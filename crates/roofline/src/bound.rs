@@ -70,7 +70,7 @@ impl Bound {
         candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
     }
 
-    /// Seconds of term `id` of `subject`, whose bound this is, with `removed` gone.
+    /// Seconds of term `id` of this bound's `subject`, with `removed` gone.
     pub fn seconds_without(&self, subject: &Subject<'_>, id: TermId, removed: Removed) -> Option<f64> {
         let removed = removed.within(id.depends_on());
         if removed == Removed::NONE {

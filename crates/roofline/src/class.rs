@@ -73,7 +73,7 @@ pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
     if subject.team.size < 2 || subject.team.allowed.is_none_or(|allowed| allowed < 2) {
         return Vec::new();
     }
-    // More threads than it had help only where it had fewer than CPUs.
+    // More threads than it had help only if it had fewer than CPUs.
     let room = subject.team.allowed.is_some_and(|allowed| subject.team.size < allowed);
     let threads = room.then_some(Deficiency::Threads);
     threads.into_iter().chain([Deficiency::Imbalance]).collect()
@@ -132,7 +132,7 @@ fn of_misses(subject: &Subject<'_>, seconds: f64) -> Option<&'static str> {
     })
 }
 
-/// The deficiency of the pipes whose removal shortens them most.
+/// The deficiency of the pipes that shortens them most when removed.
 fn of_pipes(subject: &Subject<'_>) -> &'static str {
     let seconds = |removed| subject.term(TermId::Pipe, removed).seconds.unwrap_or(0.0);
     let before = seconds(Removed::NONE);
@@ -162,7 +162,7 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
     let alone = seconds - next_below(bound, term);
     let other = match term {
         t if !t.in_core() || t == TermId::Access => Some((None, alone)),
-        // Also where nothing can remove it.
+        // Also if nothing can remove it.
         TermId::Chain if alone >= GAIN * seconds => Some((Some(Deficiency::Ilp), alone)),
         TermId::Pipe if of_divider(subject, bound, seconds) >= GAIN * seconds => {
             Some((Some(Deficiency::DivSqrt), of_divider(subject, bound, seconds)))

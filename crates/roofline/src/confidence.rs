@@ -15,7 +15,7 @@ const ENOUGH: f64 = 64.0;
 const LOADED: f64 = 0.1;
 const OVERLOADED: f64 = 0.4;
 
-/// Of the class in `verdict`; `None` where there is none.
+/// Of the class in `verdict`; `None` if there is none.
 pub fn of(function: &Function, verdict: &Verdict, around: &Surroundings) -> Option<Confidence> {
     verdict.class.as_deref().filter(|class| *class != "unknown")?;
     let mut doubts: Vec<(Level, Doubt)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use rprof_profile::counters::Counter;
 
-/// Controllers whose mean is at least this share of the busiest are even.
+/// Controllers are even if their mean is at least this share of the busiest.
 const EVEN: f64 = 0.95;
 
 /// The balance of the controllers with the most traffic, if it was certified, mostly the program's own, and uneven.

@@ -19,7 +19,7 @@ pub enum Deficiency {
     DivSqrt,
     /// Narrow loads and stores (T_access).
     Access,
-    /// Misses whose latency is not hidden (T_latency).
+    /// Misses with a latency that is not hidden (T_latency).
     Latency,
     /// Fills for lines that are overwritten anyway.
     WriteAllocate,
@@ -35,7 +35,7 @@ pub enum Deficiency {
     SeparatePasses,
     /// One memory controller carries more than the others.
     MemoryImbalance,
-    /// Memory on pages of 4 KiB, whose addresses take longer to translate and at whose ends some prefetchers stop.
+    /// Memory on pages of 4 KiB: their addresses take longer to translate, and some prefetchers stop at their ends.
     SmallPages,
 }
 
@@ -108,7 +108,7 @@ impl Removed {
         Removed(self.0 & !(1 << deficiency as u32))
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     pub fn within(self, other: Removed) -> Removed {
         Removed(self.0 & other.0)
     }

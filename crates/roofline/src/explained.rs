@@ -2,7 +2,7 @@
 
 use rprof_profile::Profile;
 
-/// The class of a function whose time no ceiling explains.
+/// The class of a function with a time that no ceiling explains.
 const UNKNOWN: &str = "unknown";
 
 /// The share of the CPU time that is in functions with a class.

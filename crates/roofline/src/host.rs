@@ -54,12 +54,12 @@ struct Listed<'a> {
 #[derive(Debug)]
 pub struct Ceilings<'a> {
     machine: &'a Machine,
-    /// Balance of the memory controllers during the run; `None` where they were not measured or were even.
+    /// Balance of the memory controllers during the run; `None` if they were not measured or were even.
     balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<Listed<'a>>>,
     /// By width of its registers: the highest reference clock while a ceiling was measured.
     fastest: HashMap<Width, f64>,
-    /// By register width: clock under such arithmetic divided by the reference clock, where it is below 1.
+    /// By register width: clock under such arithmetic divided by the reference clock, if it is below 1.
     lowered: HashMap<Width, f64>,
     /// The functions' clocks are those at which they worked, not reference clocks.
     at_work: bool,
@@ -147,7 +147,7 @@ impl<'a> Host<'a> {
         self.ceilings.machine.cores.max(1)
     }
 
-    /// Mean / greatest load of the memory controllers during the run, where they were uneven.
+    /// Mean / greatest load of the memory controllers during the run, if they were uneven.
     pub fn controller_balance(&self) -> Option<f64> {
         self.ceilings.balance
     }
@@ -196,12 +196,12 @@ impl<'a> Host<'a> {
         self.listed(id).first().map(|l| l.ceiling.unit.as_str())
     }
 
-    /// Relative spread of ceiling `id`, the largest over thread counts; 0 where it is not known.
+    /// Relative spread of ceiling `id`, the largest over thread counts; 0 if it is not known.
     pub fn spread(&self, id: &str) -> f64 {
         self.listed(id).iter().filter_map(|l| l.ceiling.spread).fold(0.0, f64::max)
     }
 
-    /// Core clock in Hz during the run for work of the kind of `id`; where it is not known, the clock at which `id` was measured
+    /// Core clock in Hz during the run for work of the kind of `id`; if it is not known, the clock at which `id` was measured
     /// with the fewest threads.
     pub fn clock(&self, id: &str) -> Option<f64> {
         let Listed { ceiling, width, .. } = *self.listed(id).iter().min_by_key(|l| l.ceiling.threads)?;
@@ -226,8 +226,8 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Ceiling `id` over ceiling `of`, at most 1: exact where both were measured at `threads`, linear between two such counts;
-    /// `None` beyond them, where `of` would scale on and `id` not.
+    /// Ceiling `id` over ceiling `of`, at most 1: exact if both were measured at `threads`, linear between two such counts;
+    /// `None` beyond them, since `of` would scale on and `id` not.
     pub fn share_of(&self, id: &str, of: &str, threads: u32) -> Option<f64> {
         let threads = threads.clamp(1, self.cores().max(1));
         let at = |n: u32| self.entries(of).find(|(c, _)| c.threads.max(1) == n).map(|(_, v)| v);
@@ -260,7 +260,7 @@ impl<'a> Host<'a> {
         found
     }
 
-    /// One core cycle in seconds, from the clock that ran beside the roof; `None` where no clock was measured.
+    /// One core cycle in seconds, from the clock that ran beside the roof; `None` if no clock was measured.
     pub fn cycle(&self, trace: &mut Trace) -> Option<f64> {
         for id in ["dp.fma", "dp.simd", "dp.ilp", "dp.tlp", "issue"] {
             if let Some(hz) = self.clock(id).filter(|hz| *hz > 0.0) {
@@ -307,7 +307,7 @@ impl<'a> Host<'a> {
         self.peek_instructions(op, precision, width, threads)
     }
 
-    /// The narrowest width whose FLOP rate for this operation is within 3 % of the best: the widest that is useful.
+    /// The narrowest width with a FLOP rate within 3 % of the best for this operation: the widest that is useful.
     pub fn useful_width(&self, op: FpOp, precision: Precision) -> Option<Width> {
         if precision == Precision::X87 {
             return Some(Width::Scalar);
@@ -446,7 +446,7 @@ mod tests {
         };
         assert_eq!(beside(512), [50.0, 400.0, 100.0]);
         assert_eq!(beside(100_000), [60.0, 400.0, 100.0], "too rarely");
-        // Cycles between samples have that in them: the clock that they tell is not lowered once more.
+        // Cycles between samples have that in them: the clock that they give is not lowered once more.
         let pass = serde_json::json!({"kind": "timed", "source": "perf:cycles", "wall_s": 1.0, "cpu_s": 1.0,
             "clock_source": "sampled_cycles"});
         let run = Run { passes: vec![serde_json::from_value(pass).expect("a pass")], ..Run::default() };

@@ -7,7 +7,7 @@
 //! value_alone     roof × simd_use, roof × fma_balance, roof × ilp, roof × λ, work / T_issue …, at most the roof
 //! ```
 //!
-//! The order is that of effort in A.1.3. A kernel whose adds and multiplies balance by nature has `fma` at the bottom
+//! The order is that of effort in A.1.3. A kernel that balances adds and multiplies by nature has `fma` at the bottom
 //! (§4); imbalance is placed right below the roof or below everything else (Figures A2 and A3).
 
 use rprof_isa::operation::Precision;
@@ -40,7 +40,7 @@ pub fn ceilings(
     for deficiency in order(subject, position) {
         removed = removed.and(deficiency);
         let rate = bound.in_core(subject, removed).filter(|t| *t > 0.0).map(|t| work / t);
-        // Where nothing is left in the core only the roof limits.
+        // If nothing is left in the core, only the roof limits.
         let value = rate.or(roof).map(|v| v.min(most).max(height));
         height = value.unwrap_or(height);
         rungs.push(FunctionCeiling {
@@ -103,7 +103,7 @@ fn from(bound: &Bound, d: Deficiency) -> Vec<String> {
 fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
-        // Where the precision is not known, use the higher roof, as the term of the pipes does.
+        // If the precision is not known, use the higher roof, as the term of the pipes does.
         let of_either = flops.total * u64::from(flops.missing_parts.precision);
         let parts = [
             (flops.dp + flops.x87, Precision::Dp),
@@ -181,7 +181,7 @@ fn divider_alone(subject: &Subject<'_>, work: f64, roof: f64) -> Option<f64> {
     Some(if seconds > 0.0 { (work / seconds).min(roof) } else { roof })
 }
 
-/// The ceiling of a memory level; of memory itself two where its controllers were uneven.
+/// The ceiling of a memory level; of memory itself two if its controllers were uneven.
 fn memory(subject: &Subject<'_>, bound: &Bound, id: TermId, work: f64) -> Vec<FunctionCeiling> {
     let ceiling = |name: &str, term: &Term| {
         // A level without traffic, or a function without misses, sets no ceiling.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The machine's ceilings are found by the ids of docs/conventions.md, Ceilings. A ceiling that is missing makes its term `None` with
-//! the reason in `source["terms.…"]`, or, where another ceiling can replace it, a looser bound.
+//! the reason in `source["terms.…"]`, or, if another ceiling can replace it, a looser bound.
 
 pub mod account;
 pub mod advice;
@@ -65,7 +65,7 @@ pub const KEPT: &str = "memory-kept";
 /// Retained share of a function's bytes from which a warning reports it.
 const WORTH_TELLING: f64 = 0.1;
 
-/// Where the ladder places the imbalance ceilings.
+/// The place of the imbalance ceilings in the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ImbalancePosition {
     /// Right below the roof: first optimise, then balance (Figure A3).
@@ -133,7 +133,7 @@ fn tell_apart(functions: &mut [Function]) {
 /// Functions that a thread takes at once: the hot ones, which take longest, mostly follow one another.
 const PART: usize = 50;
 
-/// What the analysis of one function says of the run.
+/// Findings on the run from the analysis of one function.
 #[derive(Default)]
 struct FunctionFindings {
     refuted: Vec<Warning>,

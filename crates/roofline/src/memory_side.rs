@@ -13,7 +13,7 @@ use super::terms::{Subject, TermId};
 pub const BALANCE: &str = "controller balance";
 /// A ceiling that is below the measured rate by more than this is no ceiling.
 const TOLERANCE: f64 = 0.05;
-/// Events whose cycles are stalls on memory, the farthest level first.
+/// Events that count cycles of stalls on memory, the farthest level first.
 const STALLS: [&str; 3] = ["stall_l3", "stall_l2", "stall_l1"];
 const FULL: &str = "queue_full";
 const CYCLE: &str = "cycle";
@@ -36,7 +36,7 @@ pub fn of_function(even: &Subject<'_>) -> Option<f64> {
     (dram > 0.0 && dram / balance <= time * (1.0 + TOLERANCE)).then_some(balance)
 }
 
-/// From its counters, where they have both kinds of cycles.
+/// From its counters, if they have both kinds of cycles.
 pub fn room(subject: &Subject<'_>) -> Option<Room> {
     let sum = |role: &str| {
         // An event may count requests or slots instead, which no cycles can be taken from.

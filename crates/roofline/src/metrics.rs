@@ -21,7 +21,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// The axis of `function`; `None` where it was not counted.
+    /// The axis of `function`; `None` if it was not counted.
     pub fn of(function: &Function) -> Option<Axis> {
         let flops = function.flops.map(|f| f.total as f64).unwrap_or(0.0);
         let fp = function.fp_instructions.zip(function.instructions).map(|(f, n)| f as f64 >= 0.01 * n as f64);
@@ -54,12 +54,12 @@ impl Axis {
     }
 }
 
-/// Operations per byte at each level: `oi = work / bytes`; `None` where bytes were not measured or are none.
+/// Operations per byte at each level: `oi = work / bytes`; `None` if bytes were not measured or are none.
 pub fn oi(function: &Function, axis: Axis) -> Oi {
     per_byte(function, axis.work())
 }
 
-/// `work` per byte at each level; `None` where bytes were not measured or are none.
+/// `work` per byte at each level; `None` if bytes were not measured or are none.
 pub fn per_byte(function: &Function, work: f64) -> Oi {
     let bytes = function.bytes.unwrap_or_default();
     let per = |b: Option<u64>| b.filter(|b| *b > 0).map(|b| work / b as f64);
@@ -78,8 +78,8 @@ pub fn simd_use(mix: &[MixEntry], host: Host<'_>) -> Option<f64> {
     (available > 0.0).then(|| (used / available).min(1.0))
 }
 
-/// [`simd_use`] where instructions were not counted: `F / Σ over widths of F_w · lanes of the widest useful / lanes of w`,
-/// a fused operation weighing as its two FLOPs. `None` unless widths are known and one precision has all FLOPs.
+/// [`simd_use`] if instructions were not counted: `F / Σ over widths of F_w · lanes of the widest useful / lanes of w`, a
+/// fused operation weighing as its two FLOPs. `None` unless widths are known and one precision has all FLOPs.
 pub fn simd_use_of_flops(flops: &Flops, host: Host<'_>) -> Option<f64> {
     let precision = match (flops.dp, flops.sp) {
         (dp, 0) if dp == flops.total => Precision::Dp,

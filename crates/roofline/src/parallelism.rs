@@ -5,12 +5,12 @@
 //! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample, without those in windows
 //! ```
 //!
-//! Windows of the single pass have no samples. Waiting and spinning is no use. A few samples do not tell it.
+//! Windows of the single pass have no samples. Waiting and spinning is no use. A few samples do not show it.
 
 use rprof_profile::Profile;
 use rprof_profile::run::{Parallelism, TOO_FEW_SAMPLES_CODE};
 
-/// Of `profile`; `None` without a timed pass, with too few samples, or where it is not known how many CPUs were allowed.
+/// Of `profile`; `None` without a timed pass, with too few samples, or if it is not known how many CPUs were allowed.
 pub fn of(profile: &Profile) -> Option<Parallelism> {
     if profile.run.warnings.iter().any(|warning| warning.code == TOO_FEW_SAMPLES_CODE) {
         return None;
@@ -22,7 +22,7 @@ pub fn of(profile: &Profile) -> Option<Parallelism> {
     Some(Parallelism { used: busy_s / lasted_s, allowed })
 }
 
-/// From its first to its last sample, without windows; where there are no samples the timed pass.
+/// From its first to its last sample, without windows; if there are no samples, the timed pass.
 fn lasted_s(profile: &Profile) -> Option<f64> {
     let times = || profile.samples.iter().map(|sample| sample.t_s);
     let first = times().reduce(f64::min);

@@ -24,7 +24,7 @@ const PART: f64 = 0.2;
 /// Least gain, as a share of the time, that a report mentions.
 const GAIN: f64 = 0.05;
 
-/// The most that software prefetches can save, where the latency beyond L2 is at least a tenth of the time.
+/// The most that software prefetches can save, if the latency beyond L2 is at least a tenth of the time.
 pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
     let (share, prefetch) = waits(subject)?;
     let potential = prefetch.potential().filter(|potential| *potential >= PART)?;
@@ -51,7 +51,7 @@ pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
     })
 }
 
-/// The remark that nothing can be fetched ahead, where most lines are chased.
+/// The remark that nothing can be fetched ahead, if most lines are chased.
 pub fn remark(subject: &Subject<'_>) -> Option<String> {
     let (share, prefetch) = waits(subject)?;
     let chased = prefetch.chased / prefetch.lines;
@@ -65,7 +65,7 @@ pub fn remark(subject: &Subject<'_>) -> Option<String> {
     })
 }
 
-/// Share of the time that is latency beyond L2, where a report mentions it, and the lines.
+/// Share of the time that is latency beyond L2, if a report mentions it, and the lines.
 fn waits(subject: &Subject<'_>) -> Option<(f64, Prefetch)> {
     let account = account::trusted(subject.function)?;
     let share = (account.part(Cause::L3) + account.part(Cause::DramLatency)) / account.model_s;

@@ -26,7 +26,7 @@ pub fn share_of_peak(product: &ProductCalls, machine: &Machine, threads: u32) ->
     Some(shape.flops() / seconds / peak(shape, machine, threads)?)
 }
 
-/// FLOP/s of fused multiply-adds in `threads` threads; of fewer or, where there are none, of more, if just these were not measured.
+/// FLOP/s of fused multiply-adds in `threads` threads; of fewer or, if there are none, of more, if just these were not measured.
 pub fn peak(shape: &Dimensions, machine: &Machine, threads: u32) -> Option<f64> {
     nearest(machine, if shape.is_double { "dp.fma" } else { "sp.fma" }, threads)
 }
@@ -54,7 +54,7 @@ pub fn bound(shape: &Dimensions, source: Source, peak: f64) -> f64 {
     (shape.flops() / shape.bytes() * source.bandwidth / peak).min(1.0)
 }
 
-/// What a better shape would change. `None`: nothing that is known.
+/// Advice on a better shape. `None`: nothing that is known.
 pub fn advice(product: &ProductCalls, machine: &Machine, threads: u32) -> Option<String> {
     let shape = product.shape.as_ref()?;
     let reached = share_of_peak(product, machine, threads)?;

@@ -18,7 +18,7 @@ pub struct Gain<'p> {
 impl<'p> Gain<'p> {
     /// Of `function`.
     pub fn of(function: &'p Function) -> Gain<'p> {
-        // Where its own time is not known, what the program gains may be: of calls of MPI, which take no CPU time.
+        // If its own time is not known, what the program gains may be: of calls of MPI, which take no CPU time.
         let is_known = |saving: &&Saving| function.time_s.is_some() || saving.program_seconds.is_some();
         let known = function.analysis.savings.iter().filter(is_known);
         let saving = known.max_by(|a, b| of_program(a).total_cmp(&of_program(b)));
@@ -36,12 +36,12 @@ impl<'p> Gain<'p> {
     }
 }
 
-/// Seconds of the program that a saving is worth; those of the function where the program's are not known.
+/// Seconds of the program that a saving is worth; those of the function if the program's are not known.
 pub fn of_program(saving: &Saving) -> f64 {
     saving.program_seconds.unwrap_or(saving.seconds)
 }
 
-/// `functions` by descending gain, and by descending share where the gain is equal.
+/// `functions` by descending gain, and by descending share if the gain is equal.
 pub fn by_gain<'p>(functions: impl Iterator<Item = &'p Function>) -> Vec<Gain<'p>> {
     let mut all: Vec<Gain<'p>> = functions.map(Gain::of).collect();
     let share = |gain: &Gain<'_>| gain.function.share.unwrap_or(-1.0);

@@ -1,4 +1,4 @@
-//! Where lines that come from memory again were used before, and how a program could keep them in a cache.
+//! Earlier uses of lines that come from memory again, and how a program could keep them in a cache.
 //!
 //! ```text
 //! lines    = pages touched · 64                      what the function goes over, at least; at most the size of its data
@@ -8,7 +8,7 @@
 //!
 //! passes > 3: the same call uses its data again and again: blocking can keep a part of them in a cache. Otherwise a call goes over
 //! its data about once, and blocking keeps nothing. If another function moves as much of the same data (by name and size) as often,
-//! both can be fused. Where sampled windows saw too few pages to decide, the report says nothing. The evidence is the calls, which are
+//! both can be fused. If sampled windows saw too few pages to decide, the report says nothing. The evidence is the calls, which are
 //! counted, the pages, of which sampled windows see some or all, and the names of data.
 
 use rprof_profile::Function;
@@ -19,7 +19,7 @@ use super::surroundings::Surroundings;
 
 /// Number of passes from which blocking helps: sampled windows may miss some pages, and a pass may use some lines twice.
 const AGAIN: f64 = 3.0;
-/// The same where windows may have seen only a part of the pages.
+/// The same if windows may have seen only a part of the pages.
 const SURELY_AGAIN: f64 = 30.0;
 /// Least share of repeated lines among the misses that a report mentions.
 const WORTH: f64 = 0.3;
@@ -52,7 +52,7 @@ pub enum Reuse {
     },
 }
 
-/// Bytes of the data that at least a twentieth of the lines of `function` belong to; `None` where a name covers several
+/// Bytes of the data that at least a twentieth of the lines of `function` belong to; `None` if a name covers several
 /// pieces, or has no size.
 fn size_of_data(function: &Function) -> Option<f64> {
     let told = function.data.iter().filter(|data| data.share >= 0.05);

@@ -1,4 +1,4 @@
-//! Figures whose interval is wider than they are: they may be of any size. `profile.json` keeps them with their intervals; nothing is
+//! Figures with an interval wider than they are: they may be of any size. `profile.json` keeps them with their intervals; nothing is
 //! concluded from such counts, and no report for people shows such figures.
 
 use std::borrow::Cow;

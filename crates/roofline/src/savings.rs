@@ -8,9 +8,9 @@
 //! ```
 //!
 //! own is the cost of the deficiency if nothing overlaps: no more of the unexplained time can be due to it. Savings from an account
-//! replace the differences of bounds ([`what_if`](super::what_if)). Where no ceiling explains the time, those of the core do not limit
-//! the function, and their removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; where there is none,
-//! the smallest pair that does.
+//! replace the differences of bounds ([`what_if`](super::what_if)). If no ceiling explains the time, those of the core do not limit the
+//! function, and their removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; if there is none, the
+//! smallest pair that does.
 
 use rprof_profile::function::Saving;
 

@@ -6,9 +6,9 @@ use rprof_profile::{Function, Profile};
 /// The run around a function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Surroundings {
-    /// CPU seconds that one sample represents; `None` where that is not known.
+    /// CPU seconds that one sample represents; `None` if that is not known.
     pub period_s: Option<f64>,
-    /// Seconds in which threads were kept off their CPUs / seconds in which they could have run; 0 where not measured.
+    /// Seconds in which threads were kept off their CPUs / seconds in which they could have run; 0 if not measured.
     pub kept_off: f64,
     /// Functions with memory traffic.
     movers: Vec<Mover>,
@@ -20,7 +20,7 @@ struct Mover {
     name: String,
     /// Bytes between the caches and memory.
     bytes: f64,
-    /// Calls of each thread of its team, where known.
+    /// Calls of each thread of its team, if known.
     rounds: Option<f64>,
     data: Vec<Data>,
 }

@@ -11,9 +11,9 @@ pub struct Team {
     weights: Vec<f64>,
     /// Threads that had work in it.
     pub size: u32,
-    /// CPUs that its threads were allowed, where known.
+    /// CPUs that its threads were allowed, if known.
     pub allowed: Option<u32>,
-    /// λ, its load balance, where known.
+    /// λ, its load balance, if known.
     pub balance: Option<f64>,
 }
 
@@ -32,7 +32,7 @@ impl Team {
     }
 
     /// The team as it would be with its work spread evenly: 1/λ times as many threads at work on average, all of them
-    /// where λ is not known. CPU time lost to other programs (no part of λ) stays lost.
+    /// if λ is not known. CPU time lost to other programs (no part of λ) stays lost.
     fn balanced(&self) -> Team {
         let full = self.size.max(self.most());
         let mean = self.mean();
@@ -86,7 +86,7 @@ impl Team {
     }
 }
 
-/// Weights of a team whose busiest times use `allowed` instead of `busiest` threads, the others in proportion.
+/// Weights of a team with busiest times that use `allowed` instead of `busiest` threads, the others in proportion.
 fn widened(weights: &[f64], busiest: u32, allowed: u32) -> Vec<f64> {
     let mut wider = vec![0.0; allowed as usize];
     for (i, p) in weights.iter().enumerate() {

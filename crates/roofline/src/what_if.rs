@@ -34,7 +34,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let gains = |change: &Changes| {
         possible(change) && account.what_if_s.get(change).is_some_and(|left| share_of(*left) >= WORTHWHILE)
     };
-    // List two changes at once only where neither gains anything alone.
+    // List two changes at once only if neither gains anything alone.
     let news = |changes: &Changes| changes.second.is_none() || !changes.iter().any(|one| gains(&one.into()));
     let changes = account.what_if_s.iter().filter(|(changes, _)| gains(changes) && news(changes));
     let replayed = changes.map(|(changes, left)| {
@@ -108,7 +108,7 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
         WhatIf::IndependentIterations => class::is_candidate(subject, Deficiency::Ilp),
         WhatIf::AllLanes => class::is_candidate(subject, Deficiency::Simd),
         WhatIf::Fused => class::is_candidate(subject, Deficiency::Fma),
-        // Prefetches and shorter ways help against latency, not where the bandwidth is used up.
+        // Prefetches and shorter ways help against latency, not if the bandwidth is used up.
         WhatIf::HitsInL1 => {
             matches!(subject.reuse, Reuse::SameCall { .. }) || account::trusted(subject.function).is_some_and(waits)
         }

@@ -30,7 +30,7 @@ impl Context {
         true
     }
 
-    /// Takes the stack of a thread whose registers are known.
+    /// Takes the stack of a thread with known registers.
     pub fn take_at(&mut self, tid: Pid, registers: Registers) {
         self.registers = registers;
         let remote = pages(registers.sp() as usize, self.buffer.len());

@@ -2,7 +2,7 @@
 
 use rprof_profile::run::Warning;
 
-/// From this share of the samples on it is told.
+/// From this share of the samples on, a warning is given.
 const WORTH_TELLING: f64 = 0.02;
 
 /// Counts of stacks.
@@ -22,7 +22,7 @@ impl CutStacks {
         self.copied = self.copied.max(copied);
     }
 
-    /// What there is to tell.
+    /// The warning, if there is cause for one.
     pub fn warning(&self) -> Option<Warning> {
         let share = self.cut as f64 / self.all.max(1) as f64;
         (share >= WORTH_TELLING).then(|| {

@@ -6,7 +6,7 @@
 //!  sampler:             lends the processes ─▶ ························· takes them back
 //! ```
 //!
-//! A sampler that traces nobody (perf) has nothing to lend.
+//! A sampler that traces no process (perf) has nothing to lend.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ enum Tracing {
     Asked(Vec<Pid>),
     /// A visit traces the processes that the sampler has lent. How long the sampler stopped the program for that.
     Lent(Duration),
-    /// Nobody traces the lent processes.
+    /// The lent processes are not traced.
     Returned,
 }
 
@@ -54,7 +54,7 @@ enum Tracing {
 pub struct Reaping<'a>(MutexGuard<'a, Option<Reaped>>);
 
 impl Reaping<'_> {
-    /// The first process has ended, with this wait status and so many CPU seconds.
+    /// The first process has ended, with this wait status and `cpu_s` CPU seconds.
     pub fn ended(&mut self, status: i32, cpu_s: f64) {
         *self.0 = Some(Reaped::seen(status, cpu_s));
     }
@@ -85,7 +85,7 @@ impl Gate {
     pub fn turn(&self, pids: &[Pid]) -> Turn<'_> {
         let mut tracing = self.tracing();
         if !matches!(*tracing, Tracing::Visits) {
-            // The sampler takes back what was lent before it lends again.
+            // The sampler takes back the lent processes before it lends again.
             while matches!(*tracing, Tracing::Returned) && !self.is_over() {
                 tracing = self.wait(tracing);
             }
@@ -114,17 +114,17 @@ impl Gate {
         !matches!(*self.tracing(), Tracing::Visits)
     }
 
-    /// Whether its end was seen, or nobody may visit it any more.
+    /// Whether its end was seen, or visits are no longer allowed.
     pub fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
     }
 
-    /// Nobody may visit the program any more.
+    /// Visits of the program are no longer allowed.
     pub fn end(&self) {
         self.0.is_over.store(true, Ordering::Release);
     }
 
-    /// The program runs, and the sampler traces nobody.
+    /// The program runs, and the sampler traces no process.
     pub(super) fn begin(&self) {
         self.0.has_begun.store(true, Ordering::Release);
     }
@@ -155,7 +155,7 @@ impl Gate {
         }
     }
 
-    /// For a sampler that traces nobody at the moment: waits for a change, or a few milliseconds.
+    /// For a sampler that traces no process at the moment: waits for a change, or a few milliseconds.
     pub(super) fn pause(&self) {
         drop(self.wait(self.tracing()));
     }

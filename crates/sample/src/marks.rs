@@ -12,7 +12,7 @@ pub(super) struct Marks {
     tracker: Tracker,
     /// By region.
     spans: Vec<Span>,
-    /// Interfaces whose calls rprof does not see, with the reason.
+    /// Interfaces with calls that rprof does not see, with the reason.
     pub refused: BTreeMap<Api, String>,
 }
 

@@ -31,7 +31,7 @@ const REREAD_EVERY: Duration = Duration::from_millis(2);
 pub(super) struct Process {
     pid: u32,
     mappings: BTreeMap<u64, Mapping>,
-    /// Where code of files is or was.
+    /// Addresses that hold or held code of files.
     file_code: Vec<Range<u64>>,
     /// For the unwinder.
     pub tables: Tables,
@@ -127,7 +127,7 @@ impl Process {
         true
     }
 
-    /// Takes `start..end` out; what is left of mappings around it stays, with its unwind tables: libraries that patch others (UCX, in MPI)
+    /// Takes `start..end` out; the rest of mappings around it stays, with its unwind tables: libraries that patch others (UCX, in MPI)
     /// change the rights of single pages.
     fn unmap(&mut self, start: u64, end: u64) {
         let overlapping: Vec<u64> =
@@ -145,7 +145,7 @@ impl Process {
     }
 }
 
-/// The mapping of the file whose code was copied to `range`, which the kernel says is anonymous.
+/// The mapping of the file with the code that was copied to `range`, which the kernel says is anonymous.
 fn original(pid: u32, range: &Range<u64>, maps: &[Map]) -> Option<Map> {
     let map = maps.iter().find(|m| m.start.get() <= range.start && range.start < m.end.get())?;
     copied_text::original(Pid::from_raw(pid as i32), map, maps)

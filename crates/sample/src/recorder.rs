@@ -35,7 +35,7 @@ pub(super) struct Recorder {
     pub marks: Marks,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
-    /// Stacks whose callers are not known.
+    /// Stacks with unknown callers.
     stacks: CutStacks,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Observation<'a> {
     pub kernel: bool,
     /// The thread was not on a CPU.
     pub off_cpu: bool,
-    /// Where the thread was blocked, if it was and if the source knows it.
+    /// The place the thread was blocked at, if it was and if the source knows it.
     pub blocked: Option<BlockedIn>,
     /// The CPU's number, if known.
     pub cpu: Option<u32>,
@@ -226,7 +226,7 @@ impl Recorder {
     }
 
     /// Whether the source lost sight of the first process, so that the exit that it saw is none. A source that reports all (`complete`)
-    /// loses it while it executes a program, before its code is mapped. Without some records only times tell.
+    /// loses it while it executes a program, before its code is mapped. Without some records only times show it.
     pub fn lost_sight(&self, complete: bool, reaped_ns: u64, cpu_s: f64) -> bool {
         match self.first {
             Some((_, is_mapped)) if complete => !is_mapped,

@@ -5,7 +5,7 @@
 
 use rprof_profile::evidence::timed::Sample;
 
-/// Samples kept at most. Each takes some hundred bytes; half as many tell the time of a function with 1 % of it to 6 %.
+/// Samples kept at most. Each takes some hundred bytes; half as many give the time of a function with 1 % of it to 6 %.
 const LIMIT: usize = 300_000;
 
 /// Samples in the order of their arrival.

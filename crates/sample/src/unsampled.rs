@@ -15,7 +15,7 @@ use super::{SampleError, Timed};
 /// Time between two looks at the program.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Why a program is not sampled where perf is refused.
+/// Why a program is not sampled if perf is refused.
 pub(super) enum Why {
     /// So is ptrace.
     Refused(io::Error),

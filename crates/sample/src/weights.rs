@@ -4,7 +4,7 @@
 //! `weight = period × cpu_s(thread) / Σ periods of the thread`.
 //! This turns cycles into seconds whatever the clock did, takes the rounding of a thread's first and last period out of
 //! every sum, and keeps Σ weight of a thread equal to the CPU time that the scheduler accounted to it. It needs samples of
-//! *all* of its CPU time; where the kernel's part was not sampled, one factor for the run is used instead.
+//! *all* of its CPU time; if the kernel's part was not sampled, one factor for the run is used instead.
 
 use rprof_profile::evidence::ThreadInfo;
 use rprof_profile::evidence::timed::Sample;

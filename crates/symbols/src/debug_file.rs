@@ -10,7 +10,7 @@ use super::elf_file::ElfFile;
 pub const SYSTEM_DEBUG: &str = "/usr/lib/debug";
 
 /// The file that holds the debug information split off from `elf`, if it is installed. A file found by name must carry
-/// the same build id or, where there is none, the checksum that the link states.
+/// the same build id or, if there is none, the checksum that the link states.
 pub fn find(elf: &ElfFile, debug_root: &Path) -> Option<ElfFile> {
     let build_id = elf.build_id();
     let by_id = build_id.as_deref().and_then(|id| build_id_path(id, debug_root)).and_then(|p| ElfFile::open(&p).ok());

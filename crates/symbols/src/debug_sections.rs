@@ -10,7 +10,7 @@ use super::error::SymbolError;
 /// A section, or a part of one.
 pub type Reader = EndianArcSlice<LittleEndian>;
 
-/// Contents of the section called `name`, also where old toolchains compressed it; empty if there is none.
+/// Contents of the section called `name`, also if an old toolchain compressed it; empty if there is none.
 ///
 /// # Errors
 /// If the section is damaged.

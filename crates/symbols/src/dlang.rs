@@ -7,7 +7,7 @@
 //! _D 3app __T 4Grid T d V i i8 Z Q m …  app.Grid!(double, 8).Grid…     Q m: the name that begins 12 characters before
 //! ```
 
-/// Names and types are nested no deeper than this in what is read.
+/// Names and types are nested no deeper than this in the names that are read.
 const DEEPEST: usize = 64;
 /// No readable name is longer: references back could make one of any length.
 const LONGEST: usize = 4096;
@@ -62,7 +62,8 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// Where a reference back, whose `Q` is at `at`, leads: a number to the base 26, whose last digit is a small letter.
+    /// The target of the reference back with its `Q` at `at`: a number to the base 26, with a small letter as last
+    /// digit.
     fn back(&mut self) -> Option<usize> {
         let from = self.at;
         self.at += 1;
@@ -82,7 +83,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What `read` finds at the place that a reference back leads to.
+    /// The result of `read` at the place that a reference back leads to.
     fn at_reference<T>(&mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<T> {
         let to = self.back()?;
         let after = std::mem::replace(&mut self.at, to);

@@ -59,7 +59,7 @@ impl LineInfo {
         source_line(self.context.find_location(address).ok()??)
     }
 
-    /// The line of the host function at `address`: that of the call where something was inlined.
+    /// The line of the host function at `address`: that of the call if something was inlined.
     pub fn host_line(&self, address: u64) -> Option<SourceLine> {
         self.frames(address).pop()?.line
     }

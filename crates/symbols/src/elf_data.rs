@@ -17,8 +17,8 @@ pub struct DataSymbol {
     pub name: String,
 }
 
-/// The variables of both symbol tables, by address; of several at one place the shortest name. Thread-local ones, whose
-/// addresses are not those of memory, and damaged entries are left out.
+/// The variables of both symbol tables, by address; of several at one place the shortest name. Thread-local ones (their
+/// addresses are not those of memory) and damaged entries are left out.
 pub fn data_symbols<'a>(files: impl Iterator<Item = &'a ElfFile>) -> Vec<DataSymbol> {
     let mut found: Vec<DataSymbol> = files.flat_map(of_file).collect();
     found.sort_unstable_by(|a, b| {

@@ -1,7 +1,7 @@
 //! An ELF file read piece by piece: headers at once, sections on demand.
 //!
 //! Pieces are read with `pread`, not mapped: a program that is rebuilt while its report is made must not take the
-//! profiler down with SIGBUS, and a gigabyte of debug information is only read where a look-up needs it.
+//! profiler down with SIGBUS, and a gigabyte of debug information is only read when a look-up needs it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -165,7 +165,7 @@ impl ElfFile {
         loads.into_iter().any(|p| (p.p_vaddr..p.p_vaddr.saturating_add(p.p_memsz)).contains(&address))
     }
 
-    /// Bytes that are loaded at virtual addresses `start..end`, as the file holds them; `None` where it does not.
+    /// Bytes that are loaded at virtual addresses `start..end`, as the file holds them; `None` if it does not.
     pub fn loaded(&self, start: u64, end: u64) -> Option<Vec<u8>> {
         let segments = self.segments.iter().filter(|p| p.p_type == PT_LOAD);
         let mut parts = segments.map(|p| (p.p_vaddr, p.p_filesz, p.p_offset));
@@ -176,8 +176,8 @@ impl ElfFile {
         self.bytes(offset.checked_add(start - at)?, end.checked_sub(start)?, "code").ok()
     }
 
-    /// Virtual address ranges that hold code: executable sections, or executable segments where the section headers
-    /// were stripped.
+    /// Virtual address ranges that hold code: executable sections, or executable segments if the section headers were
+    /// stripped.
     pub fn code_ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<_> =
             self.sections.iter().filter(|s| s.is_code()).map(|s| (s.header.sh_addr, s.end())).collect();
@@ -224,7 +224,7 @@ impl ElfFile {
     }
 }
 
-/// A relocatable file that is mapped as it is has its sections where the file has them; those that were put elsewhere say so.
+/// A relocatable file that is mapped as it is has its sections at their file offsets; those that were put elsewhere say so.
 fn place_as_in_file(header: &mut SectionHeader) {
     if header.sh_flags & u64::from(SHF_ALLOC) != 0 && header.sh_addr == 0 {
         header.sh_addr = header.sh_offset;

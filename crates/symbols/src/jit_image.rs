@@ -25,8 +25,8 @@ pub fn parse(image: &[u8]) -> Vec<JitSymbol> {
 mod tests {
     use super::*;
 
-    /// An image whose `.text` was put at `at`, with a symbol for each (place in the section, size, name). By its `kind` it is relocatable
-    /// (1) or linked (3).
+    /// An image with its `.text` at `at` and a symbol for each (place in the section, size, name). By its `kind` it is relocatable (1) or
+    /// linked (3).
     fn image_of_kind(kind: u16, at: u64, symbols: &[(u64, u64, &str)]) -> Vec<u8> {
         const HEADER: u64 = 64;
         let (mut strings, mut table) = (b"\0.text\0.symtab\0.strtab\0".to_vec(), vec![0; 24]);

@@ -12,7 +12,7 @@ use super::{jit_dump, jit_image, perf_map};
 pub struct JitNames {
     /// In the order in which they were made.
     symbols: Vec<JitSymbol>,
-    /// By first address: the first one after it, and whose symbol it is.
+    /// By first address: the first one after it, and the index of its symbol.
     parts: BTreeMap<u64, (u64, usize)>,
 }
 

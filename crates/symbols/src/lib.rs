@@ -129,7 +129,7 @@ impl Loaded {
                     function
                 }
                 None => {
-                    // Not code, as far as the file says; what is next to it has names all the same.
+                    // Not code, as far as the file says; the code next to it has names all the same.
                     let (from, to) = module.gap(offset);
                     let found = self.between_targets(offset, unnamed);
                     FunctionAt { part_start: found.part_start.max(from), part_end: found.part_end.min(to), ..found }
@@ -209,7 +209,8 @@ impl Resolver for Symbols {
     }
 }
 
-/// One name for all code without symbols of a library that is shipped without any: its offsets mean nothing to anybody.
+/// One name for all code without symbols of a library that is shipped without any: its offsets mean nothing to a
+/// reader.
 fn as_a_whole(module: &str) -> Option<&'static str> {
     let is = |names: &[&str]| names.iter().any(|name| module.starts_with(name));
     match () {

@@ -9,7 +9,7 @@ use super::elf_file::ElfFile;
 /// More than any such table expands to; keeps a damaged one from exhausting memory.
 const LARGEST: u64 = 1 << 30;
 
-/// What the decoder may use: a dictionary of 64 MiB is the largest that xz makes without being asked for more.
+/// Memory limit of the decoder: a dictionary of 64 MiB is the largest that xz makes without being asked for more.
 const DECODER_KIB: u32 = 128 << 10;
 
 /// The ELF file in the section; `None` if there is none or it is damaged.

@@ -26,7 +26,7 @@ impl JitSymbol {
 
 /// Parses lines of `START SIZE NAME`, numbers in hexadecimal, in their order. Damaged lines are skipped.
 ///
-/// Lines have no times. Where a compiler put a function over others, the name says that it may be one of them.
+/// Lines have no times. If a compiler put a function over others, the name says that it may be one of them.
 pub fn parse(text: &str) -> Vec<JitSymbol> {
     let mut symbols: Vec<JitSymbol> = text.lines().filter_map(parse_line).collect();
     for (i, name) in doubtful_names(&symbols) {

@@ -28,7 +28,7 @@ pub struct SplitDwarf {
 }
 
 impl SplitDwarf {
-    /// Of the program whose file, and separate debug file, are at `programs`.
+    /// Of the program with its file, and separate debug file, at `programs`.
     pub fn new(programs: Vec<PathBuf>) -> Self {
         SplitDwarf { programs, package: OnceCell::new(), missing: RefCell::default() }
     }
@@ -58,7 +58,7 @@ impl SplitDwarf {
         let name = text(load.path.as_ref())?;
         let compiled_in = text(load.comp_dir.as_ref());
         let beside = self.programs.iter().filter_map(|p| p.parent());
-        // Where it was written, then beside the program, if both were moved.
+        // The compiled-in place, then beside the program, if both were moved.
         let mut places: Vec<PathBuf> = compiled_in.iter().map(|folder| folder.join(&name)).collect();
         places.extend(beside.flat_map(|folder| {
             [Some(folder.join(&name)), name.file_name().map(|n| folder.join(n))].into_iter().flatten()

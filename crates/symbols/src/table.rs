@@ -24,7 +24,7 @@ pub struct Part {
 pub struct Function {
     /// Its first address.
     pub start: u64,
-    /// Raw symbol name; `None` where no symbol names it.
+    /// Raw symbol name; `None` if no symbol names it.
     pub name: Option<String>,
 }
 
@@ -186,7 +186,7 @@ fn gaps(code: &[(u64, u64)], parts: &[Part]) -> Vec<(u64, u64)> {
     found
 }
 
-/// One range per start address: the best alias, its size completed where the symbol has none.
+/// One range per start address: the best alias, its size completed if the symbol has none.
 fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
     let mut symbols = std::mem::take(&mut input.symbols);
     symbols.sort_by(|a, b| a.start.cmp(&b.start).then_with(|| preference(b).cmp(&preference(a))));
@@ -228,8 +228,9 @@ fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
 
 type Preference<'a> = ([bool; 3], u64, Reverse<(usize, bool, usize, &'a str)>);
 
-/// Orders aliases: the vdso's own names, which tell them from those of the C library, functions before labels, global before local, longest, fewest leading underscores, strong before weak, shortest name, then
-/// by name so that the choice does not depend on the order in the file.
+/// Orders aliases: the vdso's own names, which distinguish them from those of the C library, functions before labels, global before local,
+/// longest, fewest leading underscores, strong before weak, shortest name, then by name so that the choice does not depend on the order in
+/// the file.
 fn preference(symbol: &CodeSymbol) -> Preference<'_> {
     let underscores = symbol.name.bytes().take_while(|b| *b == b'_').count();
     // `_Z` and `_R` begin mangled names; their underscore says nothing.

@@ -1,4 +1,4 @@
-//! Where functions begin and end by the unwind tables, which stripped binaries keep.
+//! Bounds of functions by the unwind tables, which stripped binaries keep.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 

@@ -24,8 +24,8 @@ const PAGE: u64 = 4096;
 /// The most pages that are compared.
 const MOST_COMPARED: u64 = 64;
 
-/// The mapping of the file whose code the anonymous `range` holds a copy of, for that part of the range: `maps` are all mappings of
-/// process `pid`, in order of address. `None` if the range is of a file, or no copy of the file that lies around it.
+/// The mapping of the file with the code that the anonymous `range` holds a copy of, for that part of the range: `maps` are all
+/// mappings of process `pid`, in order of address. `None` if the range is of a file, or no copy of the file that lies around it.
 pub fn original(pid: Pid, range: &Mapping, maps: &[Mapping]) -> Option<Mapping> {
     if range.is_file() {
         return None;

@@ -102,8 +102,8 @@ impl ElfLayout {
         biases.next().is_some_and(|first| biases.any(|bias| bias != first))
     }
 
-    /// The bias of a mapping whose rights may have changed, by the other `mappings` of the file in the process: neighbouring
-    /// segments may share a page of the file, and lld and mold put all segments of a small program into one.
+    /// The bias of a mapping with rights that may have changed, by the other `mappings` of the file in the process:
+    /// neighbouring segments may share a page of the file, and lld and mold put all segments of a small program into one.
     pub fn bias_among(&self, start: Address, offset: u64, mappings: &[&Mapping]) -> Option<u64> {
         let mut covering: Vec<&Segment> = self.segments.iter().filter(|s| s.covers(offset)).collect();
         covering.sort_by_key(|s| std::cmp::Reverse((s.executable, s.file_offset)));

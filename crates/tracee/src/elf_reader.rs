@@ -14,7 +14,7 @@ use goblin::elf::section_header::{SHT_DYNSYM, SHT_SYMTAB};
 /// The largest table that is read from a process's memory; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
 
-/// Index of the section with the names where the header has no room for it; it is then the link of the first section.
+/// Index of the section with the names if the header has no room for it; it is then the link of the first section.
 const INDEX_ELSEWHERE: u16 = 0xffff;
 /// Bytes of a symbol: name (4), kind (1), other (1), section (2), value (8), size (8).
 const SYMBOL: usize = 24;
@@ -39,7 +39,7 @@ pub struct DefinedSymbol<'n> {
     pub bytes: u64,
 }
 
-/// A 64-bit little-endian ELF image whose header was read.
+/// A 64-bit little-endian ELF image after its header was read.
 #[derive(Debug)]
 pub struct ElfReader {
     file: File,
@@ -101,7 +101,7 @@ impl ElfReader {
         Ok(ProgramHeader::from_bytes(&bytes, count.into()))
     }
 
-    /// Its section headers; none where they were stripped.
+    /// Its section headers; none if they were stripped.
     ///
     /// # Errors
     /// As [`bytes`](Self::bytes).

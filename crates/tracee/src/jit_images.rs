@@ -90,7 +90,7 @@ impl JitImages {
     }
 }
 
-/// Where the file behind `map` has its descriptor in the process; `of_file` are all its mappings.
+/// The descriptor's address in the process for the file behind `map`; `of_file` are all its mappings.
 fn descriptor(pid: Pid, map: &Mapping, of_file: &[&Mapping]) -> io::Result<Option<Address>> {
     let file = mapped_file::open(pid, map.start, &map.path, Known::Inode(map.inode))?.file;
     let elf = ElfReader::at(file, 0)?;

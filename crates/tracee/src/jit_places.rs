@@ -1,5 +1,5 @@
-//! Where processes with code made at run time leave its names: a map in their own `/tmp`, under their own process id, dumps
-//! that they map, and images in their memory. All are gone when the process or its namespaces are.
+//! The places that processes with code made at run time leave its names at: a map in their own `/tmp`, under their own
+//! process id, dumps that they map, and images in their memory. All are gone when the process or its namespaces are.
 //!
 //! ```text
 //!  code seen ─▶ remember: inner id, its /tmp held open, its start ─▶ it ends ─▶ collect: /tmp/perf-INNER.map, dumps ─▶ left_by
@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 use super::jit_images::JitImages;
 use super::proc_status;
 
-/// The most processes whose places are kept.
+/// Largest number of processes to keep the places of.
 const MOST_KEPT: usize = 256;
 
 /// Time stamps of files have the resolution of the kernel's ticks: a map may seem to be older than its process by this.
@@ -49,7 +49,7 @@ struct Place {
     collected: Option<Left>,
 }
 
-/// What processes left for profilers, the earliest first.
+/// Data that processes left for profilers, the earliest first.
 #[derive(Debug, Clone, Default)]
 pub struct Left {
     /// Contents of perf maps.
@@ -138,7 +138,7 @@ pub fn collect(pid: u32) {
     place.collected = Some(left);
 }
 
-/// What process `pid`, and those that it has its code from, left.
+/// Those left by process `pid`, and by those that it has its code from.
 pub fn left_by(pid: u32) -> Left {
     collect(pid);
     let mut left = Left::default();
@@ -174,7 +174,7 @@ fn map_of(pid: u32, place: Option<&Place>) -> Option<Vec<u8>> {
     let inner = place.and_then(|place| place.inner).unwrap_or(pid);
     let started = place.and_then(|place| place.started);
     let folders = [place.and_then(|place| place.tmp.as_ref()).map(of_descriptor), Some(PathBuf::from("/tmp"))];
-    // Without a namespace of its own, or where it is not known, the map lies in our /tmp under our id of it.
+    // Without a namespace of its own, or if it is not known, the map lies in our /tmp under our id of it.
     let own = [(folders[0].clone(), inner), (folders[1].clone(), pid)];
     own.into_iter().find_map(|(folder, id)| read_map(&folder?.join(format!("perf-{id}.map")), started).ok())
 }

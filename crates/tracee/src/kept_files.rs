@@ -1,7 +1,7 @@
 //! The files that the program ran from, for those that read them after it has ended.
 //!
 //! Evidence names files by path. This remembers what was at that path. Files that no path leads to stay open, and so do those
-//! where programs are built, which are replaced while they run. Of all others enough is known to tell whether they changed.
+//! in build folders, which are replaced while they run. Of all others enough is known to decide whether they changed.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -48,8 +48,8 @@ impl Stamp {
     }
 }
 
-/// Remembers a file that code runs from, by the path and build id that evidence has of it. The first one counts; if no build id tells it
-/// from another one that follows, nobody can say which one evidence means.
+/// Remembers a file that code runs from, by the path and build id that evidence has of it. The first one counts; if no build id
+/// distinguishes it from another one that follows, it is not known which one evidence means.
 pub fn remember(path: &str, build_id: Option<&str>, opened: Opened) {
     let Ok(data) = opened.file.metadata() else { return };
     let Ok(mut seen) = SEEN.lock() else { return };
@@ -94,7 +94,7 @@ fn is_pinned(device: u64) -> bool {
 /// Opens a file that evidence names.
 ///
 /// # Errors
-/// It cannot be opened, or no build id tells which one is meant and it is not the one that was remembered
+/// It cannot be opened, or no build id shows which one is meant and it is not the one that was remembered
 /// ([`Changed`](Reopened::Changed)).
 pub fn open(path: &str, build_id: Option<&str>) -> io::Result<Reopened> {
     let by_path = || File::open(path_text::decode(path));

@@ -34,7 +34,7 @@ pub struct Opened {
     pub by_path: bool,
 }
 
-/// What is known of a mapped file besides its name.
+/// Known facts about a mapped file besides its name.
 #[derive(Debug, Clone, Copy)]
 pub enum Known<'a> {
     /// Its number, as the kernel has it.
@@ -86,7 +86,7 @@ pub fn open(pid: Pid, start: Address, path: &str, known: Known) -> io::Result<Op
     by_name.and_then(|found| if is_old(&found) { Ok(found) } else { Err(io::ErrorKind::NotFound.into()) })
 }
 
-/// Metadata of what is now at `path`, a name in the map of `pid`, as that process sees it.
+/// Metadata of the file now at `path`, a name in the map of `pid`, as that process sees it.
 pub fn metadata(pid: Pid, path: &str) -> Option<Metadata> {
     fs::metadata(below(&PathBuf::from(format!("/proc/{pid}/root")), &path_text::decode(path))).ok()
 }
@@ -132,7 +132,8 @@ fn by_mapping(process: &Path, pid: Pid, start: Address, path: &str, known: Known
     is_it.then_some(file)
 }
 
-/// The program of the process, which may have another name by now, or one of its open files that has this name, if it is what is looked for.
+/// The program of the process, which may have another name by now, or one of its open files that has this name, if it is the file looked
+/// for.
 fn by_link(process: &Path, name: &Path, known: Known) -> Option<File> {
     let program = process.join("exe");
     let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -65,7 +65,7 @@ pub fn read_maps(pid: Pid) -> io::Result<Vec<Mapping>> {
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
 }
 
-/// The mappings of `pid` that have been made where none of `before` is.
+/// The mappings of `pid` that have been made outside of `before`.
 ///
 /// # Errors
 /// As [`read_maps`].

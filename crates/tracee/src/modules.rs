@@ -124,7 +124,7 @@ impl ModuleTable {
     }
 }
 
-/// Where no segment is mapped from there, as in object files that a program maps as they are, module offsets are those in the file.
+/// If no segment is mapped from there, as in object files that a program maps as they are, module offsets are those in the file.
 fn bias(pid: Pid, layout: Option<&ElfLayout>, mapping: &Mapping) -> u64 {
     let Some(layout) = layout else { return 0 };
     let as_in_file = || mapping.start.get().wrapping_sub(mapping.offset.get());

@@ -8,7 +8,7 @@ use nix::sys::signal::SigSet;
 /// As much as a thread commonly has.
 const BYTES: usize = 8 << 20;
 
-/// Where threads get their memory from.
+/// The heap that threads get their memory from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heap {
     /// All from the first one's heap. Heaps of other threads grow page by page, and are never in huge pages: the translator would wait for 60,000
@@ -18,7 +18,8 @@ pub enum Heap {
     OfEachThread,
 }
 
-/// Runs `work` on another thread, whose stack no limit bounds; on the calling one if there can be no further thread.
+/// Runs `work` on another thread, with a stack that no limit bounds; on the calling one if there can be no further
+/// thread.
 ///
 /// Signals to the process go to that thread, as if it were the first one: the caller takes none from then on.
 pub fn run<T: Send>(work: fn() -> T, heap: Heap) -> T {

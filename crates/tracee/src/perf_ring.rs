@@ -50,7 +50,7 @@ impl PerfRing {
             self.copy(tail, HEADER);
             let size = usize::from(u16::from_ne_bytes([self.record[6], self.record[7]]));
             if size < HEADER || size as u64 > head.wrapping_sub(tail) {
-                // Damaged: where the next record begins is not known.
+                // Damaged: the start of the next record is not known.
                 self.tail().store(head, Ordering::Release);
                 return;
             }
@@ -93,7 +93,7 @@ impl PerfRing {
 
 impl Drop for PerfRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `map`, which nobody uses any more.
+        // SAFETY: the mapping of `map`, which is not used any more.
         unsafe { libc::munmap(self.positions.as_ptr().cast(), self.page + self.bytes) };
     }
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     impl Written {
-        /// Whose next record begins at position `at`.
+        /// With its next record at position `at`.
         fn new(at: u64) -> Written {
             let file = tempfile::tempfile().unwrap();
             file.set_len(1 << 17).unwrap();

@@ -159,7 +159,8 @@ pub fn threads_of(pid: Pid) -> Vec<Pid> {
     entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw)).collect()
 }
 
-/// Ids of the living children of a process; none if it is gone, or if the kernel does not tell (CONFIG_PROC_CHILDREN).
+/// Ids of the living children of a process; none if it is gone, or if the kernel does not list them
+/// (CONFIG_PROC_CHILDREN).
 pub fn children_of(pid: Pid) -> Vec<Pid> {
     let read = |tid: Pid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
     let ids = |text: String| -> Vec<Pid> {
@@ -190,7 +191,7 @@ fn ticks_a_second() -> f64 {
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64
 }
 
-/// The system call that the thread is blocked in; `None` if it runs, or if the kernel does not tell.
+/// The system call that the thread is blocked in; `None` if it runs, or if the kernel does not report it.
 pub fn read_blocking_call(tid: Pid) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
     text.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! Counters of the host's RDMA ports (InfiniBand, RoCE), whose traffic goes past the kernel.
+//! Counters of the host's RDMA ports (InfiniBand, RoCE); their traffic goes past the kernel.
 
 use std::fs;
 use std::path::Path;

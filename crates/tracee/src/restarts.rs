@@ -83,7 +83,7 @@ pub fn repeat_ended_call(registers: &mut Registers) {
     }
 }
 
-/// Makes a thread whose system call a stop has just ended repeat it, unless a signal waits that may have ended it, too.
+/// Makes a thread repeat its system call that a stop has just ended, unless a signal waits that may have ended it, too.
 pub fn keep_call(stopped: &Stopped) {
     let Ok(mut registers) = stopped.registers() else { return };
     if is_ended_by_stop(&registers) && !read_status(stopped.tid()).is_ok_and(|s| s.is_about_to_be_signalled()) {

@@ -13,7 +13,7 @@ pub enum Memory {
     Shared,
     /// Each has its own, or one of them is gone.
     Separate,
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     Unknown,
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use nix::unistd::Pid;
 
-/// Where the other end of a socket is.
+/// The place of a socket's other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// On another host.
@@ -67,7 +67,7 @@ pub fn open_sockets(pid: Pid) -> Vec<i32> {
     fds.filter(|&fd| is_socket(pid, fd)).collect()
 }
 
-/// Where the other end of socket `fd` of process `pid` is, which has the addresses `own`.
+/// The place of the other end of socket `fd` of process `pid`, which has the addresses `own`.
 ///
 /// # Errors
 /// The kernel does not hand out descriptors of the process (before Linux 5.6, or another user's), or it is gone.
@@ -88,7 +88,7 @@ pub fn peer_of(pid: Pid, fd: i32, own: &OwnAddresses) -> io::Result<Peer> {
 }
 
 /// # Safety
-/// `result` is a descriptor that nobody else owns, or negative.
+/// `result` is a descriptor without another owner, or negative.
 unsafe fn owned(result: i64) -> io::Result<OwnedFd> {
     if result < 0 {
         return Err(io::Error::last_os_error());

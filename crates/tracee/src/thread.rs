@@ -210,7 +210,7 @@ impl Stopped {
 
     /// The flags of its floating-point exceptions that were raised at any time (bits 0 to 5 of MXCSR).
     pub fn exception_flags(&self) -> Result<u32, TraceError> {
-        /// Where MXCSR is in the XSAVE area.
+        /// Offset of MXCSR in the XSAVE area.
         const MXCSR: usize = 24;
         // The kernel gives whole words of 8 bytes.
         let mut area = [0u8; MXCSR + 8];

@@ -25,7 +25,7 @@ pub enum Stop {
     Signal(i32),
     /// Job control stopped its process with that signal (SIGTRAP: it was interrupted, or a new thread's first stop).
     Group(i32),
-    /// It made a thread or process, whose id is the event's message.
+    /// It made a thread or process; the event's message is the new id.
     NewTask,
     /// It executes a program; the event's message is the id it had before.
     Exec,

@@ -1,4 +1,4 @@
-//! A timer whose signal interrupts the calling thread's wait.
+//! A timer with a signal that interrupts the calling thread's wait.
 //!
 //! Among these waits is that for leave to trace a thread while another thread of its process executes a program. The kernel gives
 //! no such leave before all other threads of the process have ended, and those that the caller traces end only if it goes on:
@@ -70,7 +70,7 @@ impl WakeUp {
     }
 }
 
-/// Interrupts the thread that made it every `period`, except while it rests. Where the kernel has no timer for us, it never does.
+/// Interrupts the thread that made it every `period`, except while it rests. If the kernel has no timer for us, it never does.
 #[derive(Debug)]
 pub struct Ticks {
     timer: Option<WakeUp>,

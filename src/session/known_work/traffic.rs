@@ -59,7 +59,7 @@ impl StreamWork {
         (of(loads), of(stores))
     }
 
-    /// Lines that a level takes in whose fills the event counts: level 1, 2 or 3.
+    /// Expected fills that the event counts at `level` (1, 2 or 3), in lines.
     fn lines(&self, level: u32) -> f64 {
         if level <= self.level { (self.moved() / LINE) as f64 } else { 0.0 }
     }

@@ -5,8 +5,8 @@ use crate::random::{mix, unit_interval, word};
 /// Seconds of a step.
 const STEP_S: f64 = 0.025;
 
-/// The first instant from `from_s` on, the time of day in seconds, of those that lie `mean_s` apart on average. Instants that lie further apart
-/// are some of those that lie less far apart: ranks whose means are alike meet at nearly all of theirs.
+/// The first instant from `from_s` on, the time of day in seconds, of those that lie `mean_s` apart on average. Instants that lie further
+/// apart are some of those that lie less far apart: ranks with like means meet at nearly all of theirs.
 pub fn meeting_s(from_s: f64, mean_s: f64) -> f64 {
     let chosen = |step: &u64| unit_interval(word(*step)) * mean_s < STEP_S && at_s(*step) >= from_s;
     ((from_s / STEP_S) as u64..).find(chosen).map_or(from_s, at_s)

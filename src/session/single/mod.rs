@@ -32,11 +32,11 @@ use tree::Tree;
 
 /// Longest time between two looks at whether the program has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// After so many visits in a row that could take nothing though the program used CPU time, visits become rare.
+/// After this number of visits in a row that could take nothing though the program used CPU time, visits become rare.
 const HOPELESS: u32 = 20;
 /// Seconds between such visits.
 const SELDOM_S: f64 = 0.25;
-/// CPU time that is kept for the report, where the kernel limits rprof's own.
+/// CPU time that is kept for the report, if the kernel limits rprof's own.
 const RESERVE: Duration = Duration::from_secs(10);
 /// Share of the program's time that a sampler by perf events takes at its usual frequency, copies of stacks included.
 const PERF_SHARE: f64 = 0.012;
@@ -67,7 +67,7 @@ pub struct Visited {
 /// The part of the run in which the program is visited, in seconds from its beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// What the user asked for; outside nothing is collected.
+    /// The part that the user asked for; outside nothing is collected.
     collected: CollectedPart,
     /// Visits begin here. Samples are taken before.
     visited_from_s: f64,

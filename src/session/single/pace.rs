@@ -24,10 +24,10 @@ const ADVANCE_S: f64 = 0.6;
 const KEPT_BACK: f64 = 0.15;
 /// In the course of these seconds the advance is paid back.
 const PAID_BACK_S: f64 = 5.0;
-/// The least seconds of a budget are spent in the course of these: nobody knows how long a program will run.
+/// The least seconds of a budget are spent in the course of these: it is not known how long a program will run.
 const SPREAD_S: f64 = 3.0;
-/// Windows with addresses begin so many seconds after the first window of a program that has just begun: its start-up executes much code
-/// once, which costs translations and says nothing of what will be hot.
+/// Windows with addresses begin this number of seconds after the first window of a program that has just begun: its start-up executes
+/// much code once, which costs translations and says nothing of later hot code.
 const STARTS_UP_S: f64 = 1.0;
 /// Part of a window's work that its caches cost: they are cold after a stop, and hold rprof's counters, too.
 const COLD_CACHES: f64 = 0.1;
@@ -40,7 +40,7 @@ const LOST_TO_ADDRESSES: f64 = 0.9;
 const FIRST_COST_S: [f64; 2] = [0.002, 0.015];
 /// Mean distances of visits by which a rank's payments may exceed the budget before it keeps away from a meeting.
 const MOST_BEHIND: f64 = 2.0;
-/// Of visits at most one in so many records addresses.
+/// Of visits at most one in this number records addresses.
 const WITH_ADDRESSES: u32 = 4;
 
 /// The schedule. All times are seconds since the program began.
@@ -94,7 +94,7 @@ impl Pace {
         pace
     }
 
-    /// For a program that has just begun, whose visits begin after `from_s` seconds.
+    /// For a program that has just begun, with visits after `from_s` seconds.
     pub fn of_new_program(mut self, from_s: f64) -> Self {
         self.from_s = from_s;
         self.addresses_from_s = from_s + STARTS_UP_S;
@@ -190,7 +190,8 @@ fn cost_s(visit: &Visit) -> f64 {
 mod tests {
     use super::*;
 
-    /// The visits of a run of so many seconds that stop the program for a millisecond each; those with addresses are long.
+    /// The visits of a run of `seconds` seconds that stop the program for a millisecond each; those with addresses are
+    /// long.
     fn run(budget: f64, seconds: f64) -> (Vec<Visit>, f64) {
         run_with(Pace::new(Budget { share: budget, least_s: 0.0 }, budget, 7), seconds)
     }

@@ -26,7 +26,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The program whose first process is `first`.
+    /// The program with the first process `first`.
     pub fn new(first: Pid) -> Self {
         Tree { first, cpu_s: HashMap::new() }
     }

@@ -27,7 +27,8 @@ const REGISTERS_AT: usize = 2048;
 const STATE_AT: usize = 4096;
 /// Bytes of a snippet's memory.
 const MEMORY: usize = 2048;
-/// In the first page of the data, behind the extended state: where this file is, rounds that are left, the stack pointer.
+/// In the first page of the data, behind the extended state: address of this file, rounds that are left, the stack
+/// pointer.
 const ITSELF: u64 = DATA + PAGE - 32;
 const ROUNDS_LEFT: u64 = DATA + PAGE - 16;
 const STACK: u64 = DATA + PAGE - 8;
@@ -236,7 +237,7 @@ fn executable(text: &[u8], data: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The first thing in which two records differ; where the processor notes addresses of its own, nothing is compared. A
+/// The first thing in which two records differ; if the processor notes addresses of its own, nothing is compared. A
 /// program that is executed step by step (`stepped`) sees the trap flag that does it.
 pub fn difference(found: &[u8], expected: &[u8], stepped: bool) -> Option<String> {
     const TRAP_AT: usize = REGISTERS_AT + 8 * GENERAL.len() + 1;

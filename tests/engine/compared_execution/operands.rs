@@ -85,7 +85,7 @@ pub fn instruction(code: Code, random: &mut Random, memory: Memory) -> Option<In
     allowed(&i).then_some(i)
 }
 
-/// A gather or scatter whose indices are those of vector register 7, each a byte.
+/// A gather or scatter with the indices of vector register 7, each a byte.
 pub fn gather(code: Code, random: &mut Random) -> Option<Instruction> {
     let info = code.op_code();
     let mut i = Instruction::default();
@@ -137,7 +137,7 @@ fn allowed(i: &Instruction) -> bool {
         matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
     };
     let mut factory = InstructionInfoFactory::new();
-    // Complex products of FP16 fault where they overwrite a factor.
+    // Complex products of FP16 fault if they overwrite a factor.
     let number = |n: u32| (i.op_kind(n) == OpKind::Register).then(|| i.op_register(n).full_register());
     let overwrites = (1..i.op_count()).any(|n| number(n) == number(0));
     if i.op_code().requires_unique_dest_reg_num() && overwrites {

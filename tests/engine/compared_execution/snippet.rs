@@ -258,7 +258,7 @@ fn string(code: &mut Assembly, random: &mut Random) {
     code.push(Instruction::with(Code::Cld));
 }
 
-/// A division whose divisor is not zero and whose quotient fits.
+/// A division by a divisor other than zero and with a quotient that fits.
 fn division(code: &mut Assembly, random: &mut Random) {
     code.op(Instruction::with2(Code::Mov_r32_imm32, Register::ECX, 1 + random.below(1 << 30) as i32));
     code.op(Instruction::with2(Code::Xor_r32_rm32, Register::EDX, Register::EDX));

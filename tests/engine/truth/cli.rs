@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::program::Figures;
 
-/// Runs `rprof --passes counted -- PROGRAM` and adds up the FLOPs of the functions whose names start with `kernel_`.
+/// Runs `rprof --passes counted -- PROGRAM` and adds up the FLOPs of the functions called `kernel_…`.
 pub fn flops(program: &Path, folder: &Path) -> Figures {
     let output = folder.join(format!("{}.out", program.file_name().expect("a file name").to_string_lossy()));
     let mut rprof = Command::new(env!("CARGO_BIN_EXE_rprof"));

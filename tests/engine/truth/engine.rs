@@ -13,7 +13,7 @@ use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use super::program::Figures;
 
-/// Runs `program` under `engine` and adds up the FLOPs of the functions whose names start with `kernel_`.
+/// Runs `program` under `engine` and adds up the FLOPs of the functions called `kernel_…`.
 pub fn flops(program: &Path, engine: &mut dyn CountingEngine) -> Figures {
     let sink = std::fs::File::create("/dev/null").expect("/dev/null is writable");
     let streams = Streams { stdout: Some(sink.into()), ..Streams::default() };

@@ -1,4 +1,4 @@
-//! Logs that are cut off, or have records of a kind that nobody knows.
+//! Logs that are cut off, or have records of an unknown kind.
 
 use rprof::device::Log;
 

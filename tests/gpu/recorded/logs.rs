@@ -120,7 +120,7 @@ pub fn values(log: &Log) -> Vec<(&str, &str, f64)> {
     shaped_values(log).into_iter().map(|(name, _, metric, value)| (name, metric, value)).collect()
 }
 
-/// The one value of a metric of a kernel whose name contains `kernel`.
+/// The one value of a metric of a kernel with `kernel` in its name.
 pub fn value(values: &[(&str, &str, f64)], kernel: &str, metric: &str) -> f64 {
     let found: Vec<f64> = values
         .iter()

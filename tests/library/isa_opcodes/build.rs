@@ -9,7 +9,7 @@ pub struct Form {
     pub mask: Option<u8>,
 }
 
-/// The forms that a code has: its register-or-memory operand as either, and each of them masked where it can be.
+/// The forms that a code has: its register-or-memory operand as either, and each of them masked if it can be.
 pub fn forms(code: Code) -> Vec<Form> {
     let mut forms = Vec::new();
     for memory in [false, true] {

@@ -186,7 +186,7 @@ fn bytes_at_the_controllers_follow_the_misses_of_all_kinds_of_cores() {
     let atom = CounterEvent { pmu: "cpu_atom".into(), ..event("llc", "llc_miss", 1.0, total(1500, 0.5)) };
     // A second event of the same PMU counts the same misses.
     let again = CounterEvent { name: "llc.loads".into(), ..core.clone() };
-    // `work` missed on the one kind alone, `other` on the other, whose counter had half of the time.
+    // `work` missed on the one kind alone, `other` on the other, with a counter that had half of the time.
     let counted = |ms: u64, from: u64, each: u64| each * ms.saturating_sub(from).min(50);
     let readings = (1..=100).map(|ms| {
         let core = counted(ms, 0, 20);

@@ -153,7 +153,7 @@ fn masked_lanes_count_as_the_engine_saw_them() {
     let blocks = vec![with_dynamic(block(at(1), &code, &[100]), 0, 350)];
     let profile = joined(None, Some(&counted(blocks, 1)));
     assert_eq!(function(&profile, "work").flops.unwrap().total, 350);
-    // Where the engine could not count them, the report says so.
+    // If the engine could not count them, the report says so.
     let profile = joined(None, Some(&counted(vec![block(at(1), &code, &[100])], 1)));
     let work = function(&profile, "work");
     assert_eq!(work.flops.unwrap().total, 800);

@@ -182,7 +182,7 @@ fn a_spin_loop_inside_a_function_is_found_by_its_structure() {
     close(work.cpu_s, 0.03, 1e-9);
     close(work.waiting_s, 0.07, 1e-9);
     let loops: Vec<_> = work.loops.iter().map(|l| (l.name.as_str(), l.cpu_s.is_some())).collect();
-    // The first loop begins on the function's own line: its jump back says where it is.
+    // The first loop begins on the function's own line: its jump back gives the line.
     assert_eq!(loops, [("work:7", true), ("work:9", false)]);
     close(work.loops[1].waiting_s, 0.07, 1e-9);
 }

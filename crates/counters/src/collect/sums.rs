@@ -8,7 +8,7 @@ use crate::kernel::{Flags, Scope};
 use crate::open::{self, Opened};
 use rprof_profile::evidence::counters::CounterEvent;
 
-/// Does not divide groups whose members fit together already.
+/// Keeps a group whole if its members fit together already.
 const AS_PLANNED: Free = Free { general: 64 };
 
 /// Open events, with the index in the plan of each group's members.

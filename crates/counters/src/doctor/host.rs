@@ -1,5 +1,5 @@
-//! What the host must permit beside events of the PMU: a counter that the NMI watchdog holds, open files, tracing, executable memory, huge
-//! pages.
+//! Permissions needed from the host beside events of the PMU: a counter that the NMI watchdog holds, open files, tracing, executable
+//! memory, huge pages.
 
 use std::fs::File;
 use std::io;

@@ -14,7 +14,7 @@ use record::Reader;
 pub struct Log {
     /// Its records in the order in which they were written.
     pub records: Vec<Record>,
-    /// Why it cannot be read to its end, where it cannot.
+    /// Why it cannot be read to its end, if so.
     pub damage: Option<Damage>,
 }
 

@@ -13,7 +13,7 @@ pub struct Launched {
     pub block: [u32; 3],
 }
 
-/// Times of a record in nanoseconds of the GPU's clock; 0 where it was not taken.
+/// Times of a record in nanoseconds of the GPU's clock; 0 if it was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// Start.
@@ -143,7 +143,7 @@ pub enum Record {
         /// CUPTI's result.
         result: u32,
     },
-    /// A group of metrics needs so many passes.
+    /// Number of passes that a group of metrics needs.
     Passes {
         /// Group.
         group: u32,

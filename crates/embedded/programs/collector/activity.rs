@@ -25,7 +25,7 @@ const BUFFER: usize = 2 << 20;
 const KEPT: usize = 64;
 /// Most records that a log takes, some half a GiB; the others are counted as lost.
 const MOST: u64 = 5_000_000;
-/// Milliseconds after which CUPTI hands over what is complete, so that a killed program leaves most of its log.
+/// Milliseconds after which CUPTI hands over complete records, so that a killed program leaves most of its log.
 const PERIOD: u32 = 500;
 /// CUPTI hands over incomplete buffers, too.
 const FORCED: u32 = 1;
@@ -57,7 +57,7 @@ pub unsafe fn start() {
     }
 }
 
-/// Takes what is still on its way.
+/// Takes the records that are still on their way.
 pub unsafe fn end() {
     unsafe {
         if REQUESTED.load(Relaxed) > 0

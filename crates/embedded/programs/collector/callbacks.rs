@@ -21,7 +21,7 @@ const LAUNCH_KERNEL_EX: [u32; 2] = [652, 653];
 const LAUNCH_GRAPH: [u32; 2] = [514, 515];
 const BEGIN_CAPTURE: [u32; 8] = [495, 496, 539, 540, 720, 721, 846, 847];
 const END_CAPTURE: [u32; 2] = [497, 498];
-/// Of these functions those that use the thread's own default stream where none is given, and that stream.
+/// Of these functions those that use the thread's own default stream if none is given, and that stream.
 const PER_THREAD: [u32; 3] = [442, 478, 653];
 const PER_THREAD_STREAM: usize = 2;
 const NO_ERROR: u32 = 0;

@@ -87,7 +87,7 @@ pub fn functions() -> &'static Functions {
     unsafe { &*TABLE.0.get() }
 }
 
-/// Finds CUPTI: the program's own where it has loaded one, else the first that opens.
+/// Finds CUPTI: the program's own if it has loaded one, else the first that opens.
 pub unsafe fn load() -> bool {
     unsafe {
         let mut library = open_first(ALREADY);

@@ -92,7 +92,7 @@ impl Groups {
         self.list[g].wanted > 0 && self.list[g].condition.is_null()
     }
 
-    /// A bit for each group whose condition is a metric of group `g` that is not 0.
+    /// A bit for each group with a metric of group `g` as its condition, if that metric is not 0.
     pub unsafe fn met(&self, g: usize, values: &[f64; METRICS]) -> u8 {
         let text = |name: *const c_char| unsafe { system::text(name) };
         let mut met = 0;

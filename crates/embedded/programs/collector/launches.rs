@@ -20,7 +20,7 @@ pub struct Launch {
 pub struct Known {
     /// Counted launches, by group.
     pub counts: [u16; GROUPS],
-    /// A bit for each group whose condition is met.
+    /// A bit for each group with its condition met.
     pub meets: u8,
 }
 
@@ -32,7 +32,7 @@ pub struct Counted {
 impl Counted {
     pub const EMPTY: Counted = Counted { slots: [(0, Known { counts: [0; GROUPS], meets: 0 }); SLOTS] };
 
-    /// What is known of a launch's kernel and shape; `None` where the table is full.
+    /// What is known of a launch's kernel and shape; `None` if the table is full.
     pub fn of(&mut self, launch: &Launch) -> Option<&mut Known> {
         let numbers = [launch.name, launch.shape[0], launch.shape[1], launch.shape[2], launch.shape[3], launch.shape[4], launch.shape[5]];
         let hash = numbers.iter().fold(0, |h, n| system::hash(&n.to_ne_bytes(), h)) | 1;

@@ -58,7 +58,7 @@ pub enum Kind {
     Graph = 16,
 }
 
-/// What failed; the numbers are in the log.
+/// The step that failed; the numbers are in the log.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 pub enum Step {
@@ -99,7 +99,7 @@ pub enum Step {
 }
 
 struct Log {
-    /// Where it is; empty: nowhere.
+    /// Its path; empty: none.
     path: [u8; PATH],
     used: usize,
     buffer: [u8; BUFFER],
@@ -138,7 +138,7 @@ impl Log {
                 }
             }
             if done < self.used {
-                // A full disk: what follows would not fit to what was cut.
+                // A full disk: later records would not fit to the one that was cut.
                 self.path[0] = 0;
             }
             system::close(fd);

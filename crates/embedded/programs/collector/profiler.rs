@@ -31,7 +31,7 @@ pub enum Of {
     Graph,
 }
 
-/// What the profiler needs of a group.
+/// The profiler's data of a group.
 #[derive(Clone, Copy)]
 struct Images {
     /// Times that a launch runs in a session.
@@ -222,7 +222,7 @@ impl Profiler {
                 Of::Graph => USER_RANGE | USER_REPLAY << 32,
             };
             let mut settings = [90, 0, self.handle, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0];
-            // What an earlier session left in the image would show where this one counts nothing.
+            // What an earlier session left in the image would show if this one counts nothing.
             core::ptr::write_bytes(images.data, 0, images.data_size);
             // The profiler initialises images for the metrics that it was asked about last.
             let mut size = [64, 0, self.handle, images.kept_names, group.metrics as u64, BATCH as u64, BATCH as u64, 0];

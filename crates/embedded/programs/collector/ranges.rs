@@ -1,11 +1,10 @@
 //! Which launches are counted, with which group of metrics.
 //!
-//! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
-//! [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A group
-//! can have a condition: it is counted for kernels in which that metric of another group was not 0. Ranges come in the order of launches,
-//! and a launch that failed has none. A launch of a graph is one range of its own, for the groups that need no second run of it.
-//! Launches in a second context are not counted; the numbers of launches that are not counted go to the
-//! log.
+//! Groups of metrics take turns. A session counts one group: it begins with a launch that lacks that group (by kernel and shape) and ends
+//! after [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A
+//! group can have a condition: it is counted for kernels in which that metric of another group was not 0. Ranges come in the order of
+//! launches, and a launch that failed has none. A launch of a graph is one range of its own, for the groups that need no second run of it.
+//! Launches in a second context are not counted; the numbers of launches that are not counted go to the log.
 
 use core::ffi::c_void;
 
@@ -54,7 +53,7 @@ pub struct Ranges {
     pub captured: u32,
     elsewhere: u32,
     graphs: Graphs,
-    /// The graph whose launch is being counted, and the group.
+    /// The graph that is launched and counted, and the group.
     graph: Option<(usize, usize)>,
     /// Launches of graphs that are not among those.
     other_graphs: u32,
@@ -277,7 +276,7 @@ impl Ranges {
             let Some(lost) = self.profiler.decode(g) else { return };
             self.lost += lost;
             let Some(ranges) = self.profiler.ranges(g) else { return };
-            // Fewer ranges than launches: which is whose is not known.
+            // Fewer ranges than launches: which belongs to which is not known.
             if (ranges as usize) < n {
                 self.lost += n as u32;
                 (0..n).for_each(|i| self.uncount(i, g));

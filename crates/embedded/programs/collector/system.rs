@@ -30,7 +30,7 @@ pub const READ_ONLY: c_int = 0o2_000_000;
 pub const CLOCK_REALTIME: c_int = 0;
 pub const CLOCK_MONOTONIC: c_int = 1;
 
-/// The environment variable `name`, or null where it is unset or empty.
+/// The environment variable `name`, or null if it is unset or empty.
 pub unsafe fn variable(name: &CStr) -> *const c_char {
     unsafe {
         let value = getenv(name.as_ptr());
@@ -81,7 +81,7 @@ impl<T> Locked<T> {
         Locked { owner: AtomicUsize::new(0), state: UnsafeCell::new(state) }
     }
 
-    /// Runs `f` on the state while no other thread does. `None` where this thread holds the lock already: CUPTI called back from within.
+    /// Runs `f` on the state while no other thread does. `None` if this thread holds the lock already: CUPTI called back from within.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = thread();
         if self.owner.load(Ordering::Relaxed) == me {

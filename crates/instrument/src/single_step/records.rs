@@ -17,7 +17,7 @@ use rprof_tracee::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
 
-/// The counts of a run so far, and where.
+/// The counts of a run so far, by place.
 #[derive(Debug, Default)]
 pub struct RunCounts {
     /// The counts.

@@ -51,7 +51,7 @@ use tracer::run::Run;
 pub struct Translator {
     /// When and how hot blocks are relaid out.
     pub placing: PlacingSettings,
-    /// The run repeats the one that began then: it ends before its first call whose effect would come twice.
+    /// The run repeats the one that began then: it ends before its first call that would have an effect twice.
     pub repeats: Option<SystemTime>,
     /// Called by each worker when it takes up the mailboxes of a code cache: for tests of concurrent work.
     pub before_handoff: Option<fn()>,

@@ -54,7 +54,7 @@ impl Swap {
 }
 
 impl Code {
-    /// Writes a comparison that falls through if `register`, not RCX, is `value`, with RCX changed. Where `loop` costs no more
+    /// Writes a comparison that falls through if `register`, not RCX, is `value`, with RCX changed. If `loop` costs no more
     /// than another branch, all other values take the branch: a branch that is never taken needs no entry in the branch target
     /// buffer.
     ///
@@ -104,7 +104,7 @@ impl Code {
         Comparison { tag, other }
     }
 
-    /// Restores the flags where [`unless_top_is`](Self::unless_top_is) jumps if the words differ: `popfq`.
+    /// Restores the flags at the target of [`unless_top_is`](Self::unless_top_is) if the words differ: `popfq`.
     pub fn flags_back(&mut self) {
         self.raw(&[0x9d]);
     }

@@ -164,7 +164,7 @@ fn end(instruction: &Instruction) -> Option<Terminator> {
     })
 }
 
-/// Whether it loads the selector of GS, whose base rprof uses.
+/// Whether it loads the selector of GS; rprof uses its base.
 fn loads_gs(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Mov | Mnemonic::Pop => {

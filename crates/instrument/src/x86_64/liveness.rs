@@ -1,4 +1,4 @@
-//! Flag liveness: finds places for counters where the flags are dead.
+//! Flag liveness: finds places with dead flags, for counters.
 
 use iced_x86::{Instruction, OpKind, Register, RflagsBits};
 
@@ -22,7 +22,7 @@ pub enum Dead {
 }
 
 impl Dead {
-    /// The dead flags where `live` are live.
+    /// The dead flags if `live` are live.
     pub fn where_needed(live: u32) -> Dead {
         match live {
             _ if live & STATUS_FLAGS == 0 => Dead::All,

@@ -50,7 +50,7 @@ fn indexing() -> Indexing {
 }
 
 impl Code {
-    /// Sets RCX to the index of `register` ([`lookup_index`]) in the table whose [`mask`] is at `mask`.
+    /// Sets RCX to the index of `register` ([`lookup_index`]) in the table with its [`mask`] at `mask`.
     ///
     /// ```text
     ///  pext rcx, register, gs:[mask]

@@ -52,8 +52,8 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Appends the accesses of one execution; for a `rep` instruction, whose iterations are known only behind it, those of the
-    /// first iteration. `active`: its active lanes.
+    /// Appends the accesses of one execution; for a `rep` instruction, those of the first iteration (their number is known
+    /// only behind it). `active`: its active lanes.
     pub fn accesses(
         &mut self,
         instruction: &Instruction,

@@ -11,7 +11,7 @@ pub struct ExtendedState {
     offsets: ComponentOffsets,
 }
 
-/// Offsets of the components in the standard format (CPUID leaf 0xD); 0 where the CPU has none.
+/// Offsets of the components in the standard format (CPUID leaf 0xD); 0 if the CPU has none.
 #[derive(Debug, Clone, Copy, Default)]
 struct ComponentOffsets {
     ymm_high: usize,

@@ -30,7 +30,7 @@ pub struct Slots {
 pub struct Written {
     /// Address of the instruction itself.
     pub at: CacheAddress,
-    /// A register whose value is in the slot while it executes.
+    /// A register with its value in the slot while it executes.
     pub lent: Option<Gpr>,
 }
 
@@ -108,7 +108,7 @@ pub fn uses_gs(instruction: &Instruction) -> bool {
         && (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory)
 }
 
-/// Appends `step`, whose bytes are `bytes`, so that it has the same effect in the cache as in its place.
+/// Appends `step` with the bytes `bytes`, so that it has the same effect in the cache as in its place.
 pub fn copy(code: &mut Code, step: &Step, bytes: &[u8], slots: Slots) -> Result<Written, NoRule> {
     let instruction = &step.instruction;
     if uses_gs(instruction) {

@@ -7,7 +7,7 @@ pub use super::system_call_names::name;
 /// A `syscall` instruction.
 pub const BYTES: [u8; 2] = [0x0f, 0x05];
 
-/// The number that RAX holds behind `instructions`, which are executed one after the other; `None` where they do not set it to a constant.
+/// The number that RAX holds behind `instructions`, which are executed one after the other; `None` if they do not set it to a constant.
 ///
 /// ```text
 /// mov eax, 14h          r ← constant

@@ -2,7 +2,7 @@
 
 use iced_x86::{FlowControl, Formatter, Instruction, IntelFormatter};
 
-/// Writes instructions in Intel syntax, with the sizes of operands in memory only where registers do not tell them.
+/// Writes instructions in Intel syntax, with the sizes of operands in memory only if registers do not show them.
 pub struct Disassembler {
     formatter: IntelFormatter,
 }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use super::strata::StratumId;
 
-/// Rounds of the iteration. Few, since the durations of windows are noisy: what more rounds change is noise.
+/// Rounds of the iteration. Few, since the durations of windows are noisy: further rounds would only change noise.
 const ROUNDS: usize = 10;
 
-/// No thread executes more instructions a second: a function whose windows seem shorter was met while its thread waited.
+/// No thread executes more instructions a second: a function with windows that seem shorter was met while its thread
+/// waited.
 const FASTEST: f64 = 4e10;
 
 /// Rounding may leave a limited rate below its limit.
@@ -50,8 +51,8 @@ impl Attributed {
     }
 }
 
-/// Attributes `work_s`, the seconds of each window, to functions: their parts explain the windows' durations, as near
-/// as possible to the shares of native time (expectation maximisation for a mixture; where all windows are alike, the native
+/// Attributes `work_s`, the seconds of each window, to functions: their parts explain the windows' durations, as near as
+/// possible to the shares of native time (expectation maximisation for a mixture; if all windows are alike, the native
 /// shares stay as they are).
 ///
 /// `native_s`: native seconds by function; `instructions`: by window and function.
@@ -73,7 +74,8 @@ pub fn attribute(
     // Time in functions without counts (the kernel) is in the windows, too, at its native share.
     let counted_s = all_s * (known_s / native_all);
     let shrink = counted_s / all_s;
-    // What no sample met (threads wait more in windows than natively) begins with the time of as many instructions of the rest.
+    // Strata without a sample (threads wait more in windows than natively) begin with the time of as many instructions of the
+    // rest.
     let known_n: f64 = sums.iter().filter(|(id, _)| native_s.get(id).is_some_and(|s| *s > 0.0)).map(|(_, n)| n).sum();
     let expected_s = |id: &StratumId, n: f64| match native_s.get(id) {
         Some(seconds) if *seconds > 0.0 => *seconds,

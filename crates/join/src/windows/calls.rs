@@ -5,8 +5,8 @@
 //! calls of the run = calls in all windows + calls in timing windows / τ × native seconds that count
 //! ```
 //!
-//! What counts is work: how long ranks wait differs between windows and the rest, since the other ranks are not in windows at the same
-//! time. If there is little work, all CPU time counts. What the other choice would give is part of the error.
+//! Only work counts: how long ranks wait differs between windows and the rest, since the other ranks are not in windows at the same
+//! time. If there is little work, all CPU time counts. The result of the other choice is part of the error.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const TOO_SLOW: f64 = 0.5;
 /// Calls and their bytes.
 type Pair = [f64; 2];
 
-/// What of a function's time counts: its share of work, or all.
+/// The part of a function's time that counts: its share of work, or all.
 struct Counting<'w> {
     /// Native seconds at work by function.
     work_s: &'w HashMap<StratumId, f64>,

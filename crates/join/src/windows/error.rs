@@ -15,7 +15,7 @@ use super::timing::{Replicate, TimingWindows};
 use crate::code_map::FunctionId;
 use rprof_profile::evidence::estimate::{Figures, Interval, LoopEstimate};
 
-/// A figure is not known if strata of whose time windows say nothing have more than this share of it.
+/// A figure is not known if strata with a time that windows do not show have more than this share of it.
 const MOST_LIMITED: f64 = 0.1;
 
 /// Which of the figures of a stratum.
@@ -37,8 +37,8 @@ pub struct Errors {
     pub loops: Vec<LoopEstimate>,
 }
 
-/// The errors of a function: by which windows met it, how many `samples` of it outside of them, and `by_stratum`, tell its time, how far
-/// the windows' speed can be from the native one, and which share of its time is in code that no window met.
+/// The errors of a function: from the windows that met it, the number of `samples` of it outside of them (also `by_stratum`), the
+/// difference between the windows' speed and the native one, and the share `unmet` of its time in code that no window met.
 pub fn of_function(
     timing: &TimingWindows<'_>,
     strata: &Strata,
@@ -62,7 +62,7 @@ pub fn of_function(
     Errors { counts, figures, loops: strata.loops(id).map(of_loop).collect() }
 }
 
-/// The relative half-width of the interval of a time with so many samples.
+/// The relative half-width of the interval of a time with this number of samples.
 pub fn of_time(samples: u32) -> f64 {
     2.0 / f64::from(samples).max(1.0).sqrt()
 }

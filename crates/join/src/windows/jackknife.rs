@@ -10,7 +10,8 @@ pub fn group_of(window: usize) -> usize {
     window % GROUPS
 }
 
-/// In how many groups a figure is, whose part in each window is in `parts`: n equal ones among others of 0 are n (Kish's effective size).
+/// Number of groups that a figure is in; `parts` are its parts in each window: n equal ones among others of 0 are n (Kish's effective
+/// size).
 pub fn groups_with(parts: impl Iterator<Item = f64>) -> usize {
     let mut groups = [0.0; GROUPS];
     parts.enumerate().for_each(|(window, part)| groups[group_of(window)] += part);
@@ -18,8 +19,8 @@ pub fn groups_with(parts: impl Iterator<Item = f64>) -> usize {
     if squares > 0.0 { (groups.iter().sum::<f64>().powi(2) / squares).round() as usize } else { 0 }
 }
 
-/// The half-width of the 95 % interval of a figure, whose value without each group is in `replicates`, and which is in so many `groups`;
-/// `None` if these are fewer than two. No figure is in more groups than there are replicates.
+/// The half-width of the 95 % interval of a figure that is in this number of `groups`, from its `replicates` (the values without each
+/// group); `None` if the groups are fewer than two. No figure is in more groups than there are replicates.
 pub fn half_width(replicates: &[f64], groups: usize) -> Option<f64> {
     let t = quantile(groups.saturating_sub(1))?;
     let k = replicates.len() as f64;
@@ -29,7 +30,7 @@ pub fn half_width(replicates: &[f64], groups: usize) -> Option<f64> {
 }
 
 /// The same for a positive figure, over the figure: of its logarithm, since few windows may miss a rate by a factor, in either direction.
-/// `None` also where a replicate is 0.
+/// `None` also if a replicate is 0.
 pub fn relative_half_width(replicates: &[f64], groups: usize) -> Option<f64> {
     let logarithms: Vec<f64> = replicates.iter().map(|value| value.ln()).collect();
     half_width(&logarithms, groups).filter(|half| half.is_finite()).map(f64::exp_m1)

@@ -64,7 +64,7 @@ pub fn extend(
     let mut timed = native::without_windows(timed, windows, off);
     native::add_uncounted(&mut timed, windows);
     native::match_threads(&mut counted, &timed);
-    // Code that is made at run time comes and goes between windows: what they met is no part of the whole.
+    // Code that is made at run time comes and goes between windows: such code is no part of the whole.
     let is_lasting =
         |at: CodeRef| counted.modules.get(at.module as usize).is_some_and(|m| m.kind != ModuleKind::Anonymous);
     counted.blocks =

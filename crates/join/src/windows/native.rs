@@ -9,7 +9,7 @@ use rprof_profile::evidence::counted::CountedEvidence;
 use rprof_profile::evidence::timed::{OnCpu, TimedEvidence};
 use rprof_profile::evidence::windows::Window;
 
-/// Leaves out what was seen during windows and while collection was `off`.
+/// Leaves out samples taken during windows and while collection was `off`.
 pub fn without_windows(mut timed: TimedEvidence, windows: &[Window], off: &[(u64, u64)]) -> TimedEvidence {
     let start_ns = timed.start_ns;
     let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 * 1e-9;

@@ -1,5 +1,5 @@
-//! Divides functions into strata: each loop without its inner loops, and what is outside of loops. Windows and samples are brought together
-//! by stratum: a function may compute in one phase of the program and compare in another.
+//! Divides functions into strata: each loop without its inner loops, and the code outside of loops. Windows and samples are brought
+//! together by stratum: a function may compute in one phase of the program and compare in another.
 
 use std::collections::{HashMap, HashSet};
 
@@ -95,7 +95,7 @@ impl Strata {
         }
     }
 
-    /// The stratum of a loop, or of what is outside of loops.
+    /// The stratum of a loop, or of the code outside of loops.
     fn id(&mut self, function: FunctionId, number: LoopNumber) -> StratumId {
         *self.ids.entry((function, number)).or_insert_with(|| {
             let id = self.keys.len() as StratumId;
@@ -115,7 +115,7 @@ impl Strata {
         self.of_functions.get(&function).map_or(&[], Vec::as_slice)
     }
 
-    /// The strata of its loops: (where the loop begins, stratum).
+    /// The strata of its loops: (the loop's start, stratum).
     pub fn loops(&self, function: FunctionId) -> impl Iterator<Item = (u64, StratumId)> + '_ {
         let loops = self.nests.get(&function).map_or(&[][..], |nest| &nest.loops);
         (0..).zip(loops).filter_map(move |(number, of)| {

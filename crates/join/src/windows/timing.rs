@@ -55,7 +55,7 @@ impl<'w> TimingWindows<'w> {
         TimingWindows { speed_error: error(of_all), speed_errors, ..Self::new(windows, figures, work_s, native_s) }
     }
 
-    /// Divides `work_s`, the seconds of each window, among the strata, whose `figures` are by window.
+    /// Divides `work_s`, the seconds of each window, among the strata; `figures`: by window.
     pub fn new(
         windows: Vec<&'w Window>,
         figures: Vec<HashMap<StratumId, Figures>>,
@@ -82,7 +82,7 @@ impl<'w> TimingWindows<'w> {
     }
 }
 
-/// Share of the time of each stratum in windows that counting took: that `of_windows`, where most of its instructions were.
+/// Share of the time of each stratum in windows that counting took: that `of_windows` with most of its instructions.
 fn prices(instructions: &[HashMap<StratumId, f64>], of_windows: &[f64]) -> HashMap<StratumId, f64> {
     let mut sums: HashMap<StratumId, (f64, f64)> = HashMap::new();
     for (by_function, price) in instructions.iter().zip(of_windows) {

@@ -129,8 +129,8 @@ enum InputError {
     NoAxis(LayersError),
 }
 
-/// Adds the shapes and types of the graph's inputs and of what it says of other tensors. Returns the batch: the first size of the first
-/// input.
+/// Adds the shapes and types of the graph's inputs and those that it gives for other tensors. Returns the batch: the first size of the
+/// first input.
 fn inputs(graph: &Graph, axes: &[(String, u64)], known: &mut Known) -> Result<Option<u64>, InputError> {
     let (mut missing, mut free) = (BTreeSet::new(), BTreeSet::new());
     let mut batch = None;

@@ -75,8 +75,8 @@ fn bias_fits(shape: Option<&Vec<u64>>, output: &[u64]) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("a bias of {shape:?} does not fit an output of {output:?}")) }
 }
 
-/// The output of `node` for inputs of these shapes (`None`: not known or absent). `target` is the value of its second input, where that
-/// is a list of sizes.
+/// The output of `node` for inputs of these shapes (`None`: not known or absent). `target` is the value of its second input, if that is
+/// a list of sizes.
 ///
 /// # Errors
 /// The shapes do not go together.

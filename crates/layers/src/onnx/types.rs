@@ -35,7 +35,7 @@ const NAMES: [&str; 16] = [
 /// How the elements of a node's inputs are computed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// Also where no type is known.
+    /// Also if no type is known.
     Single,
     Double,
     /// Measured as single precision.
@@ -75,7 +75,7 @@ impl Types {
         node.input.get(i).and_then(|input| self.0.get(input)).copied()
     }
 
-    /// The precision of the work of `node`, whose inputs all have one type.
+    /// The precision of the work of `node`; all its inputs have one type.
     ///
     /// # Errors
     /// They have several.
@@ -88,7 +88,7 @@ impl Types {
         }
     }
 
-    /// Notes the type of what `node` yields, where the operator decides it.
+    /// Notes the type of what `node` yields, if the operator decides it.
     pub fn infer(&mut self, node: &Node) {
         let Some(output) = node.output.first() else { return };
         let element = match node.op_type.as_str() {

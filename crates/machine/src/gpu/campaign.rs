@@ -31,7 +31,7 @@ const MOST_TRIPS: f64 = 4e9;
 /// A buffer.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer {
-    /// Where it begins.
+    /// Its start.
     pub at: u64,
     /// Bytes.
     pub bytes: u64,

@@ -23,7 +23,7 @@ pub struct Key {
     name: String,
     uuid: String,
     pci: String,
-    /// Version of the driver's API, and of the driver itself where the kernel reports it.
+    /// Version of the driver's API, and of the driver itself if the kernel reports it.
     driver: String,
     /// Version of rprof and of the set of ceilings.
     version: String,

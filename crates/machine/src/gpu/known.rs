@@ -46,7 +46,7 @@ pub fn run() -> Result<usize, GpuError> {
     Ok(left_out)
 }
 
-/// Launches the kernel whose instructions of floating point all have different counts.
+/// Launches the kernel with a different count for each instruction of floating point.
 ///
 /// # Errors
 /// [`GpuError`]; no driver is [`GpuError::Library`].

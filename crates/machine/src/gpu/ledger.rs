@@ -7,7 +7,7 @@ use rprof_profile::machine::{Ceiling, CeilingId, Missing, Quality, Sweep};
 /// The ceilings and curves of one GPU.
 pub struct Ledger {
     device: String,
-    /// The GPU's highest clock, for rounds whose clock is not known.
+    /// The GPU's highest clock, for rounds with an unknown clock.
     nominal_hz: f64,
     rounds: Rounds,
     ceilings: Vec<Ceiling>,

@@ -1,4 +1,4 @@
-//! A line on standard error for each step, where `RPROF_LOG` is set: GPUs are rare, and their failures must be visible.
+//! A line on standard error for each step, if `RPROF_LOG` is set: GPUs are rare, and their failures must be visible.
 
 use std::io::Write;
 

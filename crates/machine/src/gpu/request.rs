@@ -26,21 +26,21 @@ pub struct GpuRequest {
     pub effort: Effort,
     /// Ignore kept ceilings.
     pub refresh: bool,
-    /// Where ceilings are kept; `None`: where the CPU's are.
+    /// Folder of the kept ceilings; `None`: that of the CPU's.
     pub cache: Option<PathBuf>,
     /// The driver's library; `None`: as the dynamic linker finds it.
     pub library: Option<PathBuf>,
 }
 
 impl GpuRequest {
-    /// Of all GPUs, kept where the CPU's ceilings are.
+    /// Of all GPUs, kept beside the CPU's ceilings.
     pub fn new(effort: Effort) -> Self {
         let library = std::env::var_os(driver::LIBRARY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         GpuRequest { effort, refresh: false, cache: None, library }
     }
 }
 
-/// The GPUs of this host with their ceilings: kept ones, or measured now, up to four GPUs one after another. Empty where there is no
+/// The GPUs of this host with their ceilings: kept ones, or measured now, up to four GPUs one after another. Empty if there is no
 /// driver. Whatever goes wrong is a warning.
 pub fn load_or_measure(request: &GpuRequest, progress: &mut dyn Progress) -> Vec<Gpu> {
     let mut cuda = match usable(request) {
@@ -101,8 +101,7 @@ pub fn for_a_run(progress: &mut dyn Progress) -> Vec<Gpu> {
     load_or_measure(&GpuRequest::new(Effort::Quick), progress)
 }
 
-/// The driver, initialised; `None` where there is none.
-/// The GPUs without any ceiling; `None` where there is no driver.
+/// The driver, initialised; `None` if there is none. The GPUs without any ceiling; `None` where there is no driver.
 ///
 /// # Errors
 /// [`GpuError`]: there is a driver, but it or its GPUs cannot be used.
@@ -213,7 +212,7 @@ fn warn_of_slices(gpu: &Gpu, progress: &mut dyn Progress) {
     ));
 }
 
-/// Programs whose work an MPS server runs together share the GPU at any moment.
+/// Programs that an MPS server runs together share the GPU at any moment.
 fn shared(gpu: &Gpu) -> Warning {
     Warning::new(
         "gpu-mps",

@@ -17,10 +17,10 @@ const HUGE: u64 = 2 << 20;
 pub enum Pages {
     /// 4 KiB, from anywhere in physical memory.
     Small,
-    /// 4 KiB pages in contiguous pieces of 2 MiB, where the kernel grants huge pages: huge pages that are mapped in small pieces. Only
+    /// 4 KiB pages in contiguous pieces of 2 MiB, if the kernel grants huge pages: huge pages that are mapped in small pieces. Only
     /// address translation makes them slower than [`Huge`](Self::Huge), and by the same amount from run to run.
     Split,
-    /// 2 MiB where the kernel grants them.
+    /// 2 MiB if the kernel grants them.
     Huge,
 }
 
@@ -38,7 +38,7 @@ pub struct Buffer {
     length: usize,
 }
 
-// SAFETY: plain memory; `Arena` decides which thread writes where, and its slabs do not overlap.
+// SAFETY: plain memory; `Arena` decides what each thread writes to, and its slabs do not overlap.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -47,7 +47,7 @@ impl Buffer {
     /// Maps `bytes`, aligned to 2 MiB, untouched.
     ///
     /// # Errors
-    /// [`MachineError::Buffer`] where the kernel refuses.
+    /// [`MachineError::Buffer`] if the kernel refuses.
     pub fn new(bytes: u64, pages: Pages) -> Result<Self, MachineError> {
         let length = (bytes.next_multiple_of(HUGE) + HUGE) as usize;
         // SAFETY: a fresh private anonymous mapping; no existing memory is touched.
@@ -76,7 +76,7 @@ impl Buffer {
         for piece in (self.address()..=end - HUGE).step_by(HUGE as usize) {
             for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
                 // SAFETY: inside our own mapping, which no thread writes meanwhile. A page with a protection of its own gets a mapping of
-                // its own, and so do the pages beside it. Where the kernel refuses, they stay unchanged.
+                // its own, and so do the pages beside it. If the kernel refuses, they stay unchanged.
                 unsafe { libc::mprotect(piece as *mut libc::c_void, 4096, protection) };
             }
         }
@@ -164,7 +164,7 @@ impl Arena {
         Ok(Arena { buffer, content, walked: Arc::default(), slab, threads })
     }
 
-    /// The same memory, filled with ones at the first touch; `None` where that is not done before `end`. If a hypervisor has not yet given
+    /// The same memory, filled with ones at the first touch; `None` if that is not done before `end`. If a hypervisor has not yet given
     /// the memory to this host, half a GiB may take a second.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl Arena {
         self.slab * self.threads as u64
     }
 
-    /// Share of the slabs on huge pages, as the kernel reports it; `None` where it reports none.
+    /// Share of the slabs on huge pages, as the kernel reports it; `None` if it reports none.
     pub fn huge_share(&self) -> Option<f64> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let huge = huge_kib(&maps, self.buffer.base as u64)? << 10;
@@ -280,7 +280,7 @@ impl Arena {
     }
 
     /// Addresses of `arrays` arrays of `bytes`, `skip` bytes into the slab of `rank`, each `padding` bytes further than whole pages
-    /// from the one before it; `None` where the slab is too small.
+    /// from the one before it; `None` if the slab is too small.
     pub fn arrays(&self, rank: usize, (skip, padding): (u64, u64), arrays: u64, bytes: u64) -> Option<[u64; 4]> {
         let pitch = bytes.next_multiple_of(4096) + padding;
         if arrays == 0 || skip + (arrays - 1) * pitch + bytes > self.slab {

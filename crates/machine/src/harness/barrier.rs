@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Spins before the CPU is offered to others (needed where threads outnumber the CPU time granted).
+/// Spins before the CPU is offered to others (needed if threads outnumber the CPU time granted).
 const SPINS: u32 = 20_000;
 
 /// Meets `threads` threads again and again.

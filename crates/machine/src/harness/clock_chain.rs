@@ -1,8 +1,8 @@
 //! A chain of dependent multiplications, each of the same number of cycles. Its time gives the clock.
 //!
 //! Dependent additions, one a cycle, calibrate the cycles of a multiplication. Additions alone do not measure the clock, because another
-//! thread of the core delays some of them: on a Zen 4 whose other threads were busy, by a hundredth to a twentieth of the time, three times
-//! as much as a chain whose steps take three cycles.
+//! thread of the core delays some of them: on a Zen 4 with busy sibling threads, by a hundredth to a twentieth of the time, three times as
+//! much as a chain with steps of three cycles.
 //!
 //! A clock that wide vectors lower rises again some tens of microseconds after the last of them (18 to 50 observed on an Intel server of
 //! 2024, 670 on one of 2017), and falls as fast when they begin. A short chain right after the kernel therefore measures its clock, and
@@ -13,7 +13,7 @@ use std::time::Instant;
 use super::rate::OTHER_CLOCK;
 use crate::kernels::{Arguments, Kernel};
 
-/// Cycles of a short chain: some two microseconds. Up to [`LONGEST`] where the timer is coarse or slow to read.
+/// Cycles of a short chain: some two microseconds. Up to [`LONGEST`] if the timer is coarse or slow to read.
 const SHORT: u64 = 8_192;
 const LONGEST: u64 = 16 * SHORT;
 
@@ -55,7 +55,7 @@ pub struct ClockChain {
 }
 
 impl ClockChain {
-    /// The chain of `multiplications`, calibrated by `additions`; the chain of `additions` where a multiplication takes no whole number of
+    /// The chain of `multiplications`, calibrated by `additions`; the chain of `additions` if a multiplication takes no whole number of
     /// cycles. Runs a few chains of both.
     pub fn new(additions: Kernel, multiplications: Kernel) -> Self {
         let of = |kernel: Kernel, latency: u64| {
@@ -166,7 +166,7 @@ fn step() -> f64 {
 }
 
 /// The step, from sorted distances in nanoseconds. They lie at multiples of the step or, after the conversion to nanoseconds, next to them.
-/// Where the multiples are not apart, the step is a nanosecond or two.
+/// If the multiples are not apart, the step is a nanosecond or two.
 fn step_of(apart: &[u64]) -> f64 {
     let Some(&first) = apart.first() else { return 0.0 };
     let starts: Vec<u64> = apart.windows(2).filter(|w| w[1] - w[0] > 2).map(|w| w[1]).collect();
@@ -204,7 +204,7 @@ mod tests {
         pairs.extend([[4.1, 6.35], [2.7, 6.0]]);
         let [once, twice] = at_one_clock(&pairs);
         assert!(once.len() == 12 && once.iter().all(|t| *t == 3.2) && twice.iter().all(|t| *t == 6.35));
-        // Where reading the timer takes long, nothing is known of the double-length chains.
+        // If reading the timer takes long, nothing is known of the double-length chains.
         assert_eq!(at_one_clock(&[[5.0, 8.0]; 4])[1].len(), 4);
         assert!(at_one_clock(&[]).iter().all(Vec::is_empty));
     }

@@ -17,7 +17,7 @@ use rprof_profile::core_to_core::CoreToCore;
 const RETURNS: u32 = 32;
 const BURSTS: u32 = 3;
 
-/// Largest number of CPUs whose pairs are all timed; of more CPUs, only the first ones are.
+/// Largest number of CPUs for which all pairs are timed; of more CPUs, only the first ones are.
 const MOST: usize = 8;
 
 /// Reads of the counter between two reads of the time.
@@ -54,7 +54,7 @@ impl Pair {
         }
     }
 
-    /// Plays one side; returns the least time of one hand-over in seconds, `None` where the other thread did not come in time.
+    /// Plays one side; returns the least time of one hand-over in seconds, `None` if the other thread did not come in time.
     fn play(&self, first: bool, patience: Duration) -> Option<f64> {
         let mut turn = u32::from(!first);
         let end = Instant::now() + patience;
@@ -84,7 +84,7 @@ impl Pair {
     }
 }
 
-/// Times every pair of `team`'s CPUs; `None` where there is only one, or where two did not meet within `patience`.
+/// Times every pair of `team`'s CPUs; `None` if there is only one, or if two did not meet within `patience`.
 ///
 /// # Errors
 /// [`MachineError::Thread`].

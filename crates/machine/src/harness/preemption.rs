@@ -14,11 +14,11 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// The presence of the calling thread now. Where the kernel reports nothing, the thread counts as undisturbed.
+    /// The presence of the calling thread now. If the kernel reports nothing, the thread counts as undisturbed.
     pub fn now() -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: both calls write one structure of their own type, whose zeroed form is valid where they fail.
+        // SAFETY: both calls write one structure of their own type; its zeroed form is valid if they fail.
         let (usage, time) = unsafe {
             libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
             libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);

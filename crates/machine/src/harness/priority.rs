@@ -1,7 +1,7 @@
-//! Runs measurements ahead of other work, where this user may: a ceiling is the machine's full capacity, not its momentary rest.
+//! Runs measurements ahead of other work, if this user may: a ceiling is the machine's full capacity, not its momentary rest.
 
 /// Raises the calling thread, and the threads that it starts, to round-robin real-time scheduling until it is dropped.
-/// Where that is refused (ordinary users), nothing changes.
+/// If that is refused (ordinary users), nothing changes.
 #[derive(Debug)]
 pub struct Priority {
     before: Option<(libc::c_int, libc::sched_param)>,

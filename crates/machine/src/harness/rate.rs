@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// One repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Repetition {
-    /// From the first thread's start to the last one's end, in seconds. For one thread, interruptions are left out where its pieces show
+    /// From the first thread's start to the last one's end, in seconds. For one thread, interruptions are left out if its pieces show
     /// them.
     pub seconds: f64,
     /// Mean clock of the threads, in hertz.
@@ -25,7 +25,7 @@ pub struct Stamp {
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
-    /// Seconds that it took, without interruptions where its pieces show them.
+    /// Seconds that it took, without interruptions if its pieces show them.
     pub seconds: f64,
     /// The clock, in hertz.
     pub clock_hz: f64,
@@ -38,7 +38,7 @@ pub struct Stamp {
 }
 
 impl Repetition {
-    /// The repetition of the thread at `rank` alone. It counts as disturbed or shared where the whole repetition does.
+    /// The repetition of the thread at `rank` alone. It counts as disturbed or shared if the whole repetition does.
     fn of_thread(stamps: &[Stamp], rank: usize) -> Option<Self> {
         let all = Repetition::from_stamps(stamps)?;
         let own = Repetition::from_stamps(stamps.get(rank..=rank)?)?;
@@ -63,13 +63,13 @@ impl Repetition {
 pub struct Plan {
     /// Seconds that one repetition should take, at least.
     pub seconds: f64,
-    /// Pieces in which each thread times its own repetition; 1: as a whole. The faster pieces count, so pieces are only for kernels whose
-    /// pieces all do the same.
+    /// Pieces in which each thread times its own repetition; 1: as a whole. The faster pieces count, so pieces are only for kernels with
+    /// identical pieces.
     pub pieces: u64,
     /// Repetitions.
     pub repetitions: usize,
-    /// One repetition in this number counts towards the rate (at least three do): 8 where only outside causes disturb the kernel
-    /// (registers, near caches), 2 where neighbours are part of the figure.
+    /// One repetition in this number counts towards the rate (at least three do): 8 if only outside causes disturb the kernel
+    /// (registers, near caches), 2 if neighbours are part of the figure.
     pub fastest: usize,
 }
 
@@ -96,10 +96,10 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rate {
     /// The rate that was reached repeatedly, per second: the median of the fastest repetitions. The fastest one alone is a matter of
-    /// chance, also where neighbours are part of the figure: on a shared host, streams in L3 ran up to a fifth faster for a millisecond,
+    /// chance, also if neighbours are part of the figure: on a shared host, streams in L3 ran up to a fifth faster for a millisecond,
     /// once in some hundred.
     pub best: f64,
-    /// The median rate of the faster half, each at `clock_hz`. The median leaves out repetitions whose clock differed from the one measured
+    /// The median rate of the faster half, each at `clock_hz`. The median leaves out repetitions at another clock than the one measured
     /// before and after them.
     pub typical: f64,
     /// Median clock of the fastest repetitions, in hertz.
@@ -139,8 +139,8 @@ pub const OTHER_CLOCK: f64 = 0.05;
 const AS_FAST: f64 = 0.99;
 
 impl Rate {
-    /// Judges `runs`, each of which did `amount`, by the fastest one in `fastest` of them. Runs on shared cores count only where there are
-    /// not enough others. Disturbed runs count only where even these are too few.
+    /// Judges `runs`, each of which did `amount`, by the fastest one in `fastest` of them. Runs on shared cores count only if there are
+    /// not enough others. Disturbed runs count only if even these are too few.
     pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
         let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
         let shared = runs.iter().filter(|r| (disturbed || !r.disturbed) && !r.shared).count() < FEWEST;
@@ -186,7 +186,7 @@ impl Rate {
         Rate { best, typical, clock_hz, idle_clock_hz, clock_doubt: 0.0, disturbed: false, shared: false, ..nothing }
     }
 
-    /// Judges each thread by itself, where the threads share nothing; `runs` has the stamps of each repetition. The result is the sum of
+    /// Judges each thread by itself, if the threads share nothing; `runs` has the stamps of each repetition. The result is the sum of
     /// each thread's best, which the threads need not reach at the same time.
     pub fn judge_threads(runs: &[Vec<Stamp>], amount: f64, fastest: usize) -> Rate {
         let threads = runs.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -222,7 +222,7 @@ impl Rate {
     }
 }
 
-/// Leaves out the repetitions whose clock changed otherwise than usual or was measured wrongly on one side, where there are enough others.
+/// Leaves out the repetitions with an unusual change of clock, or with a clock measured wrongly on one side, if there are enough others.
 /// The clocks of some hosts jump by 18 % for milliseconds at a time.
 fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
     let step = |r: &Repetition| r.clock_hz / r.idle_clock_hz;
@@ -247,7 +247,7 @@ fn is_at_clock(hz: f64, usual: f64) -> bool {
     (hz - usual).abs() <= OTHER_CLOCK * usual
 }
 
-/// Leaves out rates of in-core work whose clock at rest differed from that of most `rates`.
+/// Leaves out rates of in-core work with another clock at rest than most `rates`.
 fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
     let Some(usual) = usual_clock(rates.iter().map(|r| r.idle_clock_hz)) else { return };
     rates.retain(|r| !r.by_itself || is_at_clock(r.idle_clock_hz, usual));
@@ -293,7 +293,7 @@ mod tests {
         let (lucky, unlucky) = (run(0.85), run(1.18));
         let rate = Rate::judge(&[run(1.0), lucky, run(1.0), unlucky, run(1.0), run(1.0)], 100.0, 8);
         assert_eq!((rate.typical, rate.clock_hz), (100.0, 1e9));
-        // Where all differ, all count.
+        // If all differ, all count.
         let each = [1.0, 1.1, 1.2].map(|clock| Repetition { clock_hz: clock * 1e9, ..run(1.0) });
         assert_eq!(Rate::judge(&each, 100.0, 8).best, 100.0);
     }

@@ -1,7 +1,7 @@
 //! Parts of a slab that a kernel walks one after the other.
 //!
 //! A stream from DRAM must find none of its lines in a cache. Walking all of a buffer of several times the last cache in every repetition
-//! ensures that, at the price of a tenth of a second each where that cache has half a GiB. Walking one part of it, and the next part in the
+//! ensures that, at the price of a tenth of a second each if that cache has half a GiB. Walking one part of it, and the next part in the
 //! next repetition, ensures it as well: the kernel meets a line again only after all the others.
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub fn next(windows: Option<&Windows>) -> u64 {
     windows.map_or(0, |w| w.walked.load(Ordering::Relaxed))
 }
 
-/// Notes where the last walk ended.
+/// Notes the end of the last walk.
 pub fn note(windows: Option<&Windows>, step: u64) {
     if let Some(windows) = windows {
         windows.walked.store(step, Ordering::Relaxed);

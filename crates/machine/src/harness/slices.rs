@@ -21,11 +21,11 @@ pub struct Timed {
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
-    /// Seconds that the whole repetition takes where nothing interrupts it.
+    /// Seconds that the whole repetition takes if nothing interrupts it.
     pub seconds: f64,
 }
 
-/// Times `iterations` iterations of `run` in at most `pieces` pieces, or as a whole where these are too few. Reading the timer adds
+/// Times `iterations` iterations of `run` in at most `pieces` pieces, or as a whole if these are too few. Reading the timer adds
 /// `overhead_s` to each piece. Only the later half of the pieces counts, since the clock is measured after them.
 pub fn timed(iterations: u64, pieces: u64, overhead_s: f64, mut run: impl FnMut(u64)) -> Timed {
     let each = iterations.div_ceil(pieces.max(1)).max(1);

@@ -73,7 +73,7 @@ impl CoreShare {
     }
 
     /// Whether a core was shared when the probe took `probe_s`, and the chains beside it `before_s` and `after_s`;
-    /// `false` where `threads` share cores by design.
+    /// `false` if `threads` share cores by design.
     pub fn is_shared(&self, threads: usize, probe_s: f64, before_s: f64, after_s: f64) -> bool {
         if threads > self.cores {
             return false;

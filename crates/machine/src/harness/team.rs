@@ -28,7 +28,7 @@ impl Team {
     /// One thread for each of `cpus`, pinned.
     ///
     /// # Errors
-    /// [`MachineError::Thread`] where a thread cannot be started or pinned.
+    /// [`MachineError::Thread`] if a thread cannot be started or pinned.
     pub fn new(cpus: &[usize]) -> Result<Self, MachineError> {
         let (done, finished) = channel();
         let (ready, pinned) = channel();
@@ -68,7 +68,7 @@ impl Team {
     /// Runs `job(rank)` on the first `threads` threads and waits for all of them.
     ///
     /// # Errors
-    /// [`MachineError::Thread`] where a thread has died.
+    /// [`MachineError::Thread`] if a thread has died.
     pub fn run(&self, threads: usize, job: Job) -> Result<(), MachineError> {
         self.run_on(0..threads, job)
     }
@@ -76,7 +76,7 @@ impl Team {
     /// Runs `job(rank)` on the threads with these numbers, as far as they exist, and waits for all of them.
     ///
     /// # Errors
-    /// [`MachineError::Thread`] where a thread has died.
+    /// [`MachineError::Thread`] if a thread has died.
     pub fn run_on(&self, ranks: Range<usize>, job: Job) -> Result<(), MachineError> {
         let ranks = ranks.start..ranks.end.min(self.workers.len());
         let dead = |rank: usize| MachineError::Thread { cpu: self.cpus[rank], reason: "has ended".into() };

@@ -8,7 +8,7 @@
 //! For in-core kernels, the time is that of the faster pieces (`slices.rs`).
 //!
 //! A short chain of dependent multiplications right after the kernel measures the clock while it ran. A kernel of wide vectors has warmed
-//! up by then: wide vectors lower the clock of many CPUs, and run slowly until it is lowered. Two kinds of repetitions do not count where
+//! up by then: wide vectors lower the clock of many CPUs, and run slowly until it is lowered. Two kinds of repetitions do not count if
 //! there are enough others: those in which a thread lost its CPU to another task (or to the hypervisor, as far as the kernel knows), and
 //! those with a shared core according to the probes before and after them (`smt_interference.rs`).
 
@@ -37,7 +37,7 @@ pub struct Work {
     pub kernel: Arc<Kernel>,
     /// One set of arguments for each thread.
     pub arguments: Arc<Vec<Mutex<Box<Arguments>>>>,
-    /// The windows, where each iteration walks one.
+    /// The windows, if each iteration walks one.
     windows: Option<Windows>,
 }
 
@@ -124,7 +124,7 @@ impl Stopwatch {
         Ok(Stopwatch { planned_s: Some(Mutex::default()), ..watch })
     }
 
-    /// Planned duration of all work; `None` where it is really done.
+    /// Planned duration of all work; `None` if it is really done.
     pub fn planned(&self) -> Option<Duration> {
         let planned_s = self.planned_s.as_ref()?.lock().map_or(0.0, |s| *s);
         Some(Duration::from_secs_f64(planned_s))

@@ -10,7 +10,7 @@ use rprof_tracee::own_limits;
 pub struct Limits {
     /// CPUs of the affinity mask.
     pub cpus: Vec<usize>,
-    /// CPUs' worth of time that the cgroup grants, where it limits it.
+    /// CPUs' worth of time that the cgroup grants, if it limits it.
     pub cpu_quota: Option<f64>,
     /// Bytes of available memory: the least of the free memory and the rest of the cgroup's limit.
     pub memory: u64,
@@ -33,7 +33,7 @@ fn affinity() -> Vec<usize> {
     }
 }
 
-/// Bytes of available memory: `MemAvailable`, or less where a cgroup or RLIMIT_AS leaves less.
+/// Bytes of available memory: `MemAvailable`, or less if a cgroup or RLIMIT_AS leaves less.
 fn memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo

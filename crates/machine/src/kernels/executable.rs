@@ -23,7 +23,7 @@ impl Executable {
     /// Maps `code`: first writable, then executable.
     ///
     /// # Errors
-    /// [`MachineError::Executable`] where the kernel refuses either.
+    /// [`MachineError::Executable`] if the kernel refuses either.
     pub fn new(code: &[u8]) -> Result<Self, MachineError> {
         let mapped = code.len().max(1).next_multiple_of(4096);
         let refused = || MachineError::Executable { bytes: mapped, source: io::Error::last_os_error() };
@@ -42,7 +42,7 @@ impl Executable {
             return Err(refused());
         }
         let executable = Executable { base, mapped, length: code.len() };
-        // SAFETY: the mapping is writable, at least code.len() long, and nobody else knows it yet.
+        // SAFETY: the mapping is writable, at least code.len() long, and no other code knows it yet.
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), base.cast(), code.len()) };
         // SAFETY: changes the protection of our own mapping only.
         if unsafe { libc::mprotect(base, mapped, libc::PROT_READ | libc::PROT_EXEC) } != 0 {
@@ -60,7 +60,7 @@ impl Executable {
     /// Calls it.
     ///
     /// # Safety
-    /// The bytes must be a function of the form above whose accesses `arguments` covers.
+    /// The bytes must be a function of the form above, and `arguments` must cover its accesses.
     pub unsafe fn call(&self, iterations: u64, arguments: &mut Arguments) {
         #[cfg(target_arch = "x86_64")]
         {

@@ -54,7 +54,7 @@ pub struct Arguments {
     pub lanes: [u32; 16],
     /// Seeds of scalar index generators.
     pub seeds: [u64; 8],
-    /// Positions of pointer chases. Kernels write them back, so the next call continues where this one ended.
+    /// Positions of pointer chases. Kernels write them back, so the next call continues from there.
     pub chains: [u64; 16],
     /// A few hot lines for kernels that access such lines.
     pub scratch: [u64; 512],
@@ -102,7 +102,7 @@ impl Kernel {
         Kernel { name, work, vector_bits, code }
     }
 
-    /// Runs `iterations` (of the outer loop, where there are two).
+    /// Runs `iterations` (of the outer loop, if there are two).
     ///
     /// # Safety
     /// `arguments` must hold the arrays that the kernel was emitted for, each at least as long as

@@ -44,7 +44,7 @@ pub enum LoaderError {
     },
 }
 
-/// ` by SIGSEGV`, where the signal is known.
+/// ` by SIGSEGV`, if the signal is known.
 pub fn signal_text(signal: Option<i32>) -> String {
     let name = signal.and_then(|s| nix::sys::signal::Signal::try_from(s).ok());
     name.map_or_else(String::new, |name| format!(" by {name}"))

@@ -309,7 +309,7 @@ fn in_memory() -> io::Result<Child> {
     spawn(&format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// From a temporary file, where memory may not be run.
+/// From a temporary file, if memory may not be run.
 fn in_a_file() -> io::Result<Child> {
     let path = std::env::temp_dir().join(format!("rprof-loader-{}", std::process::id()));
     let mut file = File::options().write(true).create_new(true).mode(0o700).open(&path)?;

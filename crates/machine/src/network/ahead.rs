@@ -1,4 +1,4 @@
-//! Measures ahead of other work, where this user may: a ceiling is what the network can do, not what other programs leave of it.
+//! Measures ahead of other work, if this user may: a ceiling is what the network can do, not what other programs leave of it.
 
 use crate::harness::priority::Priority;
 
@@ -13,7 +13,7 @@ pub struct Ahead {
 
 impl Ahead {
     /// Asks for it for this thread and for the process `pid`: in a real-time class; or, if ranks that spin while they wait have to take
-    /// turns on too few CPUs (`takes_turns`), by a nice value. Where that is refused (ordinary users), nothing changes.
+    /// turns on too few CPUs (`takes_turns`), by a nice value. If that is refused (ordinary users), nothing changes.
     pub fn of_others(pid: u32, takes_turns: bool) -> Ahead {
         // SAFETY: queries the nice value of the calling thread.
         let before = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };

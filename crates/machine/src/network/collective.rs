@@ -51,7 +51,7 @@ const ALL: [(Collective, &str); 11] = [
     (Exscan, "Exscan"),
 ];
 
-/// Those that are measured where nothing is asked for.
+/// Those that are measured if nothing is asked for.
 pub const USUAL: [Collective; 8] = [Barrier, Bcast, Reduce, Allreduce, Gather, Allgather, Scatter, Alltoall];
 
 /// Elements and buffers of one call.
@@ -79,8 +79,8 @@ impl Collective {
         matches!(self, Barrier | Allreduce | Allgather | Alltoall | ReduceScatter)
     }
 
-    /// The function whose cost is that of `call`: an uneven form (`MPI_Gatherv`) costs about as much as the even one, one that does not
-    /// wait (`MPI_Ibcast`) as much as the one that does. `None`: it is none that can be measured.
+    /// The function with the cost of `call`: an uneven form (`MPI_Gatherv`) costs about as much as the even one, one that does not wait
+    /// (`MPI_Ibcast`) as much as the one that does. `None`: it is none that can be measured.
     pub fn like(call: &str) -> Option<Collective> {
         let name = MpiName::of(call)?.blocking();
         let name = name.strip_suffix("_init").unwrap_or(&name);

@@ -19,7 +19,7 @@ const DRAINING: u32 = 64;
 /// A curve to measure, and the functions that it is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// What is called.
+    /// The function called.
     pub call: Collective,
     /// Ranks of a communicator.
     pub members: u32,
@@ -42,7 +42,7 @@ impl Planned {
     }
 }
 
-/// What of `wanted` can be measured with `ranks` ranks, each call once; and what cannot, with the reasons.
+/// The calls of `wanted` that can be measured with `ranks` ranks, each once; and those that cannot, with the reasons.
 pub fn plan(wanted: &[WantedCollective], ranks: u32) -> (Vec<Planned>, Vec<String>) {
     let (mut plan, mut missing) = (Vec::<Planned>::new(), Vec::new());
     for one in wanted {

@@ -38,7 +38,7 @@ pub enum NetworkError {
     Unlisted {
         /// The program.
         program: String,
-        /// What its dynamic linker says.
+        /// The message of its dynamic linker.
         reason: String,
     },
     /// No library of MPI was found.
@@ -48,7 +48,7 @@ pub enum NetworkError {
         names.join(", ")
     )]
     NoLibrary {
-        /// What was looked for.
+        /// The names that were looked for.
         names: Vec<String>,
     },
     /// The constants of the library's family do not fit it.
@@ -58,7 +58,7 @@ pub enum NetworkError {
     Family {
         /// Its file.
         library: String,
-        /// What it answered; -1: nothing.
+        /// Bytes of its answer; -1: none.
         bytes: i64,
     },
     /// A call failed.
@@ -68,7 +68,7 @@ pub enum NetworkError {
         call: String,
         /// The library's file.
         library: String,
-        /// What it returned.
+        /// Its return code.
         code: u32,
     },
     /// The process that has the library is lost, or the library lacks something.
@@ -94,7 +94,7 @@ pub enum NetworkError {
 }
 
 impl NetworkError {
-    /// This error, where it is of the first message between the ranks.
+    /// This error, if it is of the first message between the ranks.
     pub fn of_first_message(self) -> NetworkError {
         match self {
             NetworkError::Failed { .. } | NetworkError::Loader(_) => NetworkError::FirstMessage(Box::new(self)),

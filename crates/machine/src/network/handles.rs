@@ -23,7 +23,7 @@ pub struct Handles {
 }
 
 impl Handles {
-    /// Those of a loaded library, whose file has this name.
+    /// Those of a loaded library with this file name.
     ///
     /// # Errors
     /// Open MPI lacks an object, or the process is lost.

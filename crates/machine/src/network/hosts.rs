@@ -9,7 +9,7 @@ use crate::host::topology::cpulist;
 use rprof_profile::network::{Distance, NetworkHost};
 use rprof_tracee::boot::boot_id;
 
-/// Where a rank is, as it says itself.
+/// The place of a rank, by its own report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Place {
     /// The host's name.
@@ -84,7 +84,7 @@ impl Hosts {
         self.places.windows(2).all(|pair| pair[0].boot == pair[1].boot && !pair[0].boot.is_empty())
     }
 
-    /// For the profile. Hosts of one name get the beginning of what identifies their boot.
+    /// For the profile. Hosts of one name get the beginning of their boot id.
     pub fn listed(&self) -> Vec<NetworkHost> {
         let first = |ranks: &Vec<u32>| &self.places[ranks[0] as usize];
         let is_twice = |name: &str| self.ranks.iter().filter(|ranks| first(ranks).host == name).count() > 1;

@@ -56,21 +56,21 @@ pub use error::NetworkError;
 /// A request for the ceilings of a job's network, the same in all of its ranks.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The program whose library is to be used; `None`: the launcher's.
+    /// The program with the library to use; `None`: the launcher's.
     pub program: Option<PathBuf>,
-    /// The launcher's family, where it is known.
+    /// The launcher's family, if it is known.
     pub launcher: Option<Family>,
     /// Ranks of the job, as the launcher says.
     pub ranks: Option<u32>,
-    /// What to measure.
+    /// The calls and messages to measure.
     pub wanted: Wanted,
-    /// Ignore what was kept.
+    /// Ignore kept results.
     pub refresh: bool,
-    /// Where the cache is; `None`: [`store::directory`].
+    /// The cache's folder; `None`: [`store::directory`].
     pub cache: Option<PathBuf>,
 }
 
-/// Measures, or reads what was kept, as one of the job's ranks. `take` gets the result in rank 0, before the job's end: a library that
+/// Measures, or reads kept results, as one of the job's ranks. `take` gets the result in rank 0, before the job's end: a library that
 /// hangs there takes nothing with it.
 ///
 /// # Errors
@@ -99,18 +99,18 @@ pub fn measure(
         let empty =
             Network { library, build_id, settings: settings::own(), hosts: hosts.listed(), ..Network::default() };
         let network = lead(&mut rank, &hosts, empty, request, progress)?;
-        // What was kept may be of another program with the same library.
+        // Kept results may be of another program with the same library.
         take(Network { library_of: Some(library_of), ..network });
         rank.lead(&Step::End)?;
     } else {
         rank.follow()?;
     }
-    // What was asked for is there: a library that does not end is ended.
+    // The results are complete: a library that does not end is ended.
     let _ = rank.mpi.finish();
     Ok(())
 }
 
-/// The files or names to look for the library under, and whose it is.
+/// The files or names to look for the library under, and the library's origin.
 fn names(request: &Request) -> Result<(Vec<String>, LibraryOf), NetworkError> {
     let of_program = request.program.as_deref().map(library::of_program).transpose()?.flatten();
     Ok(match of_program {
@@ -119,7 +119,7 @@ fn names(request: &Request) -> Result<(Vec<String>, LibraryOf), NetworkError> {
     })
 }
 
-/// What rank 0 does: completes what was kept, and keeps it.
+/// The work of rank 0: completes the kept results, and keeps them.
 fn lead(
     rank: &mut Rank,
     hosts: &Hosts,

@@ -93,7 +93,7 @@ impl Mpi {
         }
         (mpi.rank, mpi.ranks) =
             (mpi.asked("PMPI_Comm_rank", handles.world)?, mpi.asked("PMPI_Comm_size", handles.world)?);
-        // By itself a library ends its process, and with it the job, where a call fails: nobody could say which.
+        // By itself a library ends its process, and with it the job, if a call fails, without a word on which.
         let returns = mpi.made("PMPI_Comm_set_errhandler", &[handles.world, handles.errors_return])?;
         mpi.make(LIMIT, &[returns])?;
         Ok(mpi)
@@ -170,7 +170,7 @@ impl Mpi {
         Ok(all.chunks(bytes.len()).map(<[u8]>::to_vec).collect())
     }
 
-    /// Provides buffers of so many bytes, with pages of their own.
+    /// Provides buffers of these sizes in bytes, with pages of their own.
     ///
     /// # Errors
     /// [`NetworkError`].

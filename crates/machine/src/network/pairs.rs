@@ -10,17 +10,17 @@ use rprof_profile::network::{Curve, CurvePoint, Distance, PairCurve};
 
 /// Messages that take longer one way, in seconds, are left out.
 const LONGEST_S: f64 = 0.06;
-/// A stream lasts about so long, in seconds, or has so many bytes.
+/// Length of a stream: about this time in seconds, or this number of bytes.
 const STREAM_S: f64 = 0.25;
 const STREAM_BYTES: u64 = 512 << 20;
-/// The first stream, and how much longer each next one may be: nobody knows the rate behind a burst.
+/// The first stream, and how much longer each next one may be: the rate behind a burst is not known.
 const FIRST_BYTES: u64 = 2 << 20;
 const GROWTH: f64 = 4.0;
 /// Messages of a stream.
 const MESSAGES: u64 = 64;
 const SMALLEST_MESSAGE: u64 = 64 << 10;
 const LARGEST_MESSAGE: u64 = 4 << 20;
-/// Streams that are compared, each after a pause of so many seconds, in which a bucket fills.
+/// Streams that are compared, and the pause in seconds before each, in which a bucket fills.
 const STREAMS: usize = 5;
 const PAUSE_S: f64 = 0.1;
 /// Short streams that are looked at for a burst, and the pauses before them, in seconds: in a short one a rank is less often kept off its
@@ -79,7 +79,7 @@ fn ping_pong(team: &mut dyn Team, pairs: &[Pair], bytes: u64) -> Result<Option<C
     points::point(bytes, INNER, &mut messages(team, pairs, Pattern::PingPong, None))
 }
 
-/// Makes rounds of a pattern; seconds one way, or of an exchange. Where a burst is known, the rounds that it may last are not used.
+/// Makes rounds of a pattern; seconds one way, or of an exchange. If a burst is known, the rounds that it may last are not used.
 fn messages<'t>(
     team: &'t mut dyn Team,
     pairs: &'t [Pair],

@@ -1,4 +1,4 @@
-//! What is measured, in which order: what rank 0 does.
+//! The measurements and their order: the work of rank 0.
 
 use super::NetworkError;
 use super::collectives::{self, Planned};
@@ -9,7 +9,7 @@ use super::team::Team;
 use super::wanted::Wanted;
 use rprof_profile::network::{CollectiveCurve, Distance, Network};
 
-/// After so many seconds nothing new is begun.
+/// After this number of seconds nothing new is begun.
 const LONGEST_S: f64 = 60.0;
 
 /// Whether `known` has all that is wanted and can be measured with these ranks.
@@ -34,10 +34,11 @@ fn left(known: &Network, hosts: &Hosts, wanted: &Wanted) -> Vec<Planned> {
     plan
 }
 
-/// Completes `known` by what is wanted. `report` gets a line before each part, with the number of parts before it and of all.
+/// Completes `known` by the wanted measurements. `report` gets a line before each part, with the number of parts before it
+/// and of all.
 ///
 /// # Errors
-/// [`NetworkError`]; what was measured before is in `known`.
+/// [`NetworkError`]; earlier measurements are in `known`.
 pub fn complete(
     team: &mut dyn Team,
     hosts: &Hosts,

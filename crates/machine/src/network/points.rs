@@ -6,7 +6,7 @@ use rprof_profile::network::{Curve, CurvePoint};
 
 /// Seconds that one point may take, if its fewest rounds do not take longer.
 const BUDGET_S: f64 = 0.06;
-/// Seconds of a round, where calls are short: a look at the clock costs some 20 ns.
+/// Seconds of a round of short calls: a look at the clock costs some 20 ns.
 const ROUND_S: f64 = 300e-6;
 /// Most calls in a round, as far as a request has room.
 pub const INNER: u32 = 28;

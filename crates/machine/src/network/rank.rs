@@ -23,12 +23,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// A rank whose library is initialised.
+    /// A rank with an initialised library.
     pub fn new(mpi: Mpi) -> Rank {
         Rank { mpi, groups: HashMap::new(), begun: Instant::now() }
     }
 
-    /// Where all ranks are; empty in all but rank 0.
+    /// The places of all ranks; empty in all but rank 0.
     ///
     /// # Errors
     /// [`NetworkError`].
@@ -39,7 +39,7 @@ impl Rank {
         all.iter().map(|bytes| rmp_serde::from_slice(bytes).map_err(|_| NetworkError::Step)).collect()
     }
 
-    /// What rank 0 says to a question, in all ranks.
+    /// Rank 0's answer to a question, in all ranks.
     ///
     /// # Errors
     /// [`NetworkError`].

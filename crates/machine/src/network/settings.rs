@@ -25,7 +25,7 @@ pub fn own() -> Vec<(String, String)> {
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())))
 }
 
-/// Whether a library with these settings hands its CPU on while it waits: Open MPI does, where it was told to or has too few CPUs.
+/// Whether a library with these settings hands its CPU on while it waits: Open MPI does if it is set to, or has too few CPUs.
 pub fn yields(settings: &[(String, String)]) -> bool {
     const YIELDS: [&str; 2] = ["OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe"];
     settings

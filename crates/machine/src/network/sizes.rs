@@ -2,12 +2,12 @@
 
 use rprof_profile::network::CurvePoint;
 
-/// Where libraries usually begin to use a rendezvous: sizes lie closer together here.
+/// The range in which libraries usually begin to use a rendezvous: sizes lie closer together here.
 const DENSE: std::ops::RangeInclusive<u64> = 1024..=262_144;
 /// The largest message of a measurement.
 pub const LARGEST: u64 = 16 << 20;
 
-/// 0, and powers of four from 16 bytes up to `largest`; of two where a change of protocol is likely.
+/// 0, and powers of four from 16 bytes up to `largest`; of two in the range of likely changes of protocol.
 pub fn of_messages(largest: u64) -> Vec<u64> {
     let powers = (3..=24).map(|power| 1u64 << power);
     let sizes = powers.filter(|size| DENSE.contains(size) || size.trailing_zeros().is_multiple_of(2) || *size == 8);

@@ -1,4 +1,4 @@
-//! What all ranks do next. Rank 0 decides, and sends it to the others.
+//! The next step of all ranks. Rank 0 decides, and sends it to the others.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub enum Step {
 pub enum Pattern {
     /// A message, and one of the same size back.
     PingPong,
-    /// Both send so many bytes first, which are not timed; then a message, and an empty one back.
+    /// Both send this number of bytes first, which are not timed; then a message, and an empty one back.
     Drained(u64),
     /// Both send at the same time.
     Exchange,

@@ -1,18 +1,19 @@
 //! Sustained rate and burst of a stream of messages, from the times of their arrivals.
 //!
-//! A link whose sender has a token bucket lets `burst` bytes pass at once, all others at `rate`: after the burst, n bytes have arrived
-//! at the time t with n = burst + rate · t. The bucket fills again in pauses, so a message after a pause goes faster than others.
+//! A link with a token bucket at its sender lets `burst` bytes pass at once, all others at `rate`: after the burst, n bytes have
+//! arrived at the time t with n = burst + rate · t. The bucket fills again in pauses, so a message after a pause goes faster than
+//! others.
 
-/// Fewest messages from which a line can be told.
+/// Fewest messages from which a line can be fitted.
 const FEWEST: usize = 12;
-/// Shorter bursts cannot be told from the cost of the first message or a preempted rank.
+/// Shorter bursts cannot be distinguished from the cost of the first message or a preempted rank.
 const SHORTEST_S: f64 = 250e-6;
 /// A rate that falls all the time is no burst of a token bucket: the stream may be ahead later by this factor of its lead at first.
 const GROWTH: f64 = 1.3;
-/// Parts of the later half whose rates are compared.
+/// Parts of the later half, compared by rate.
 const PARTS: usize = 32;
 
-/// What a stream shows.
+/// Findings of one stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stream {
     /// Bytes a second in parts of its later half.
@@ -21,7 +22,7 @@ pub struct Stream {
     pub burst_bytes: Option<f64>,
 }
 
-/// What several streams show together.
+/// Findings of several streams together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sustained {
     /// Bytes a second behind a burst.

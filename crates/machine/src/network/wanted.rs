@@ -1,4 +1,4 @@
-//! What of the network a program's analysis needs: the calls that it made, with their sizes.
+//! The measurements of the network that a program's analysis needs: the calls that it made, with their sizes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::NetworkError;
 use super::collective::{Collective, USUAL};
 
-/// What is to be measured, beside messages between pairs of ranks.
+/// The calls to be measured, beside messages between pairs of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
@@ -37,11 +37,11 @@ pub struct Use {
     pub call: String,
     /// Ranks of its communicator; `None`: not known.
     pub members: Option<u32>,
-    /// Bytes that it handed over, or limits of what it did.
+    /// Bytes that it handed over, or limits of these.
     pub bytes: Vec<u64>,
 }
 
-/// Sizes that are measured where nothing is asked for.
+/// Sizes that are measured if nothing is asked for.
 const USUAL_BYTES: [u64; 6] = [0, 8, 1 << 10, 32 << 10, 1 << 20, 4 << 20];
 
 impl Default for Wanted {
@@ -56,7 +56,7 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// What calls of a program need: each collective call once, with all of its sizes.
+    /// The measurements that calls of a program need: each collective call once, with all of its sizes.
     pub fn of(calls: impl IntoIterator<Item = Use>) -> Wanted {
         let mut wanted = Wanted { collectives: Vec::new(), largest_message: None };
         for Use { call, members, mut bytes } in calls {

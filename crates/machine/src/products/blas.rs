@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Most bytes of operands.
 const MOST: u64 = 4 << 30;
 const PAGE: u64 = 4096;
-/// Bytes of the scalar arguments, before the operands: integers of 64 bits, whose lower halves are integers of 32 bits, too.
+/// Bytes of the scalar arguments, before the operands: integers of 64 bits; their lower halves are integers of 32 bits, too.
 const SCALARS: u64 = PAGE;
 /// Offsets among them.
 const SIZES: u64 = 0;
@@ -24,7 +24,7 @@ const ONE: u64 = 192;
 const ZERO: u64 = 256;
 const STEP: u64 = 320;
 
-/// Libraries to try where none is named.
+/// Libraries to try if none is named.
 pub const USUAL: [&str; 5] = ["libopenblas.so.0", "libblas.so.3", "libmkl_rt.so.2", "libblis.so.4", "libopenblas.so"];
 
 /// A BLAS in a process of its own.

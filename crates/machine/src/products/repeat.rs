@@ -9,7 +9,7 @@ const BUDGET: Duration = Duration::from_millis(200);
 /// Fewest and most repetitions.
 const REPETITIONS: std::ops::Range<usize> = 3..31;
 
-/// Seconds of one call, as the median of repetitions. `run` makes so many calls and returns their time.
+/// Seconds of one call, as the median of repetitions. `run` makes the given number of calls and returns their time.
 ///
 /// # Errors
 /// Those of `run`.

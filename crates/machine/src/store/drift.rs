@@ -44,7 +44,7 @@ fn tolerance(class: Class) -> f64 {
 
 /// Measures the roof and the DRAM bandwidth at most threads again, and compares them with `cached`.
 ///
-/// Memory is probed only where twice the last-level caches fit a buffer that can be touched in a tenth of a second. A probe that other work
+/// Memory is probed only if twice the last-level caches fit a buffer that can be touched in a tenth of a second. A probe that other work
 /// disturbed is no evidence.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ fn core(campaign: &Campaign, cached: &Machine) -> Result<Option<f64>, MachineErr
     Ok(evidence(now).and_then(|now| has_moved(&now, known)))
 }
 
-/// Ratio of the core's work per cycle, where it reaches the roof at `now`, to the known one, if that has changed.
+/// Ratio of the core's work per cycle `now`, at the roof, to the known one, if that or the clock has changed.
 fn has_moved(now: &Rate, known: &Ceiling) -> Option<f64> {
     let (value, clock_hz) = known.value.zip(known.clock_hz)?;
     let (moved, clock) = (now.best / value, now.clock_hz / clock_hz);

@@ -1,4 +1,4 @@
-//! The entry: uses the cached ceilings where they still hold and measures the others.
+//! The entry: uses the cached ceilings if they still hold and measures the others.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const RETRIES: u32 = 8;
 /// Time that one later run spends on these retries.
 const RETRY_BUDGET: Duration = Duration::from_millis(300);
 
-/// Time for these retries where the first run did not get its memory: a hypervisor may hand memory to this host at half a GiB per second,
+/// Time for these retries if the first run did not get its memory: a hypervisor may hand memory to this host at half a GiB per second,
 /// once.
 const UNFINISHED_BUDGET: Duration = Duration::from_millis(4000);
 
@@ -47,7 +47,7 @@ pub struct Request {
     pub effort: Effort,
     /// Ignore the cached ceilings.
     pub refresh: bool,
-    /// Where the cache is; `None`: [`super::directory`].
+    /// The cache's folder; `None`: [`super::directory`].
     pub cache: Option<PathBuf>,
     /// Bytes of available memory; `None`: the amount that the limits of this process leave.
     pub memory: Option<u64>,
@@ -173,7 +173,7 @@ fn key(topology: &Topology, threads: usize, dram: bool, features: Features) -> K
     Key { cpu: topology.cpu.clone(), cpus, caches: caches.join(" "), kernel, threads, dram, version }
 }
 
-/// The warning about a useless cache file that has been replaced. Where it could not be replaced either, [`keep`] has already warned.
+/// The warning about a useless cache file that has been replaced. If it could not be replaced either, [`keep`] has already warned.
 fn replaced(unusable: Unusable) -> Option<Warning> {
     let text = match unusable {
         Unusable::Absent => return None,
@@ -236,7 +236,7 @@ fn outdate(drift: Drift, ceilings: &mut [Ceiling]) -> Keys {
     outdated
 }
 
-/// Writes the cache and returns whether that succeeded. Warns where it did not.
+/// Writes the cache and returns whether that succeeded. Warns if it did not.
 fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) -> bool {
     let Some(directory) = directory else { return false };
     let Err(error) = super::save(directory, entry) else { return true };

@@ -81,7 +81,7 @@ pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// `$XDG_CACHE_HOME/rprof`, else `~/.cache/rprof`; `None` where neither variable is set.
+/// `$XDG_CACHE_HOME/rprof`, else `~/.cache/rprof`; `None` if neither variable is set.
 pub fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base =

@@ -18,7 +18,7 @@ pub struct Shape {
     pub padding: u64,
 }
 
-/// Arguments for each thread of `arena`, and the inner iterations of a pass; `None` where the slabs are too small.
+/// Arguments for each thread of `arena`, and the inner iterations of a pass; `None` if the slabs are too small.
 pub fn arguments(arena: &Arena, shape: Shape) -> Option<(Vec<Box<Arguments>>, u64)> {
     let inner = (shape.array_bytes / shape.body_bytes).max(1);
     let bytes = inner * shape.body_bytes;

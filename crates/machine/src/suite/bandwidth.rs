@@ -18,9 +18,9 @@ use rprof_profile::machine::{ON_SMALL_PAGES, Sweep};
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Level {
     name: &'static str,
-    /// Ending of the names of its ceilings, where their pages are not huge.
+    /// Ending of the names of its ceilings, if their pages are not huge.
     suffix: &'static str,
-    /// Bytes of the working set of one thread: where there are several, the best counts.
+    /// Bytes of the working set of one thread: if there are several, the best counts.
     sets: Vec<u64>,
     beyond_l1: bool,
     beyond_l2: bool,
@@ -113,7 +113,7 @@ fn near_alone(campaign: &mut Campaign, threads: usize) -> Result<(), MachineErro
     near.iter().try_for_each(|level| kinds(campaign, &arena, level))
 }
 
-/// A short measurement of `dram.read`, in byte/s; `None` where it needs more than `largest` bytes.
+/// A short measurement of `dram.read`, in byte/s; `None` if it needs more than `largest` bytes.
 ///
 /// # Errors
 /// As any measurement.
@@ -149,8 +149,8 @@ fn no_far_buffer(campaign: &mut Campaign, threads: usize) {
 /// hundreds of MiB a guest gets only a part.
 const LARGEST_IN_L2S: u64 = 16;
 
-/// The working sets. Where time is short, only the first ones are tried. L1: three quarters, where the end of a pass costs less, and half.
-/// L2: half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter, which it reads sometimes at that rate and sometimes at 48. The
+/// The working sets; only the first ones if time is short. L1: three quarters, since the end of a pass costs less there, and half. L2:
+/// half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter, which it reads sometimes at that rate and sometimes at 48. The
 /// quarter is there because the sets of L2 fill unevenly on small pages, since physical addresses index it. L3: no one size is best for
 /// every kind of stream, so from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. DRAM: one window of the slab
 /// after the other.
@@ -230,7 +230,7 @@ fn paddings(campaign: &Campaign, level: &Level, kind: Stream) -> &'static [u64] 
     if several { &PADDINGS } else { &PADDINGS[..1] }
 }
 
-/// The ways to try: the two widest widths, and near the core two lengths of the loop. Where time is short, only the widest one beyond L2,
+/// The ways to try: the two widest widths, and near the core two lengths of the loop. If time is short, only the widest one beyond L2,
 /// except for reads and writes of DRAM, which are faster with narrower ones on some cores (Zen 5: by 5 %).
 fn variants(campaign: &Campaign, level: &Level, kind: Stream) -> Vec<Variant> {
     let mut widths = campaign.features.widths();
@@ -280,7 +280,7 @@ impl Walk {
         Walk::of_set(variant, arena, arena.slab - PAD)
     }
 
-    /// Walks the first `set` bytes of the slab, in windows where it is large.
+    /// Walks the first `set` bytes of the slab, in windows if it is large.
     fn of_set(variant: Variant, arena: &Arena, set: u64) -> Self {
         Walk { variant, set, skip: 0, padding: PADDING, windows: set.div_ceil(arena.window()).max(1) }
     }
@@ -327,9 +327,9 @@ fn names_of_read(threads: usize) -> [String; 2] {
 /// Kinds with stores that go past the caches.
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
-/// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose ends some
-/// prefetchers stop. The memory behind them is contiguous 2 MiB at a time, so that the values are reproducible. Where the kernel hands out
-/// single pages, streams may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
+/// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB; some prefetchers
+/// stop at the ends of pages. The memory behind them is contiguous 2 MiB at a time, so that the values are reproducible. If the kernel
+/// hands out single pages, streams may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
 pub fn on_small_pages(campaign: &mut Campaign) -> Result<(), MachineError> {
     let ids = dram_streams(ON_SMALL_PAGES);
     for threads in campaign.ends() {
@@ -474,7 +474,7 @@ fn sweep_last_level(campaign: &mut Campaign, arena: &Arena) -> Result<(), Machin
 }
 
 /// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before. For kinds
-/// other than reads, whose plateaus are not searched, the factor is two, and four where a point takes long.
+/// other than reads (their plateaus are not searched) the factor is two, and four if a point takes long.
 fn working_sets(
     campaign: &mut Campaign,
     arena: &Arena,

@@ -34,7 +34,7 @@ pub fn latencies(campaign: &mut Campaign) -> Result<(), MachineError> {
         }
         let nodes = power_of_two_below(bytes / LINE);
         let seconds = (nodes as f64 * 20e-9).max(200e-6);
-        // Each piece meets all lines, whose distances differ. A level that neighbours share is timed as a whole.
+        // Each piece meets all lines, at differing distances. A level that neighbours share is timed as a whole.
         let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
         let core = campaign.core_plan();
         let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
@@ -69,7 +69,7 @@ pub fn visit(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), Machi
     campaign.watch().time(&work, nodes.div_ceil(hops), 1).map(|_| ())
 }
 
-/// Chases of DRAM; `suffix` names the pages where they are not huge.
+/// Chases of DRAM; `suffix` names the pages if they are not huge.
 fn chases(campaign: &mut Campaign, pages: Pages, suffix: &str) -> Result<(), MachineError> {
     if campaign.far_bytes().is_none() {
         let reason = "too little memory for a buffer of four times the last-level caches";
@@ -84,7 +84,7 @@ fn chases(campaign: &mut Campaign, pages: Pages, suffix: &str) -> Result<(), Mac
         if !campaign.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
             continue;
         }
-        // One cycle serves all threads where no memory node is nearer to some of them.
+        // One cycle serves all threads if no memory node is nearer to some of them.
         let slabs = if campaign.topology.nodes.len() > 1 { threads } else { 1 };
         let Some(arena) = campaign.far(slabs, pages)? else {
             if threads == 1 {
@@ -179,7 +179,8 @@ pub fn link(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), Machin
         let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
         for place in nodes * part / parts..nodes * (part + 1) / parts {
             let next = scatter((unscatter(place, nodes) + 1) & (nodes - 1), nodes);
-            // SAFETY: places are below `nodes`, whose lines fit the slab; no other thread writes in this part of it.
+            // SAFETY: places are below `nodes`, and the slab has room for `nodes` lines; no other thread writes in this
+            // part of it.
             unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
         }
     };
@@ -189,7 +190,7 @@ pub fn link(campaign: &Campaign, arena: &Arena, nodes: u64) -> Result<(), Machin
     if nodes * LINE * arena.threads as u64 > campaign.topology.llc_total { flush(campaign, arena) } else { Ok(()) }
 }
 
-/// Flushes the slabs out of the caches, where the CPU can do so quickly.
+/// Flushes the slabs out of the caches, if the CPU can do so quickly.
 pub fn flush(campaign: &Campaign, arena: &Arena) -> Result<(), MachineError> {
     let Some(kernel) = irregular::flush(campaign.features)? else { return Ok(()) };
     let (lines, threads) = (arena.total() / LINE, campaign.most() as u64);
@@ -333,7 +334,7 @@ fn scattered_rate(campaign: &Campaign, arena: &Arena, kernel: Kernel) -> Result<
 /// Names of the strides, in elements of eight bytes, and their bytes.
 const STRIDES: [(&str, u64); 5] = [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096)];
 
-/// One load in every stride; `suffix` names the pages where they are not huge.
+/// One load in every stride; `suffix` names the pages if they are not huge.
 fn strides(campaign: &mut Campaign, arena: &Arena, strides: &[(&str, u64)], suffix: &str) -> Result<(), MachineError> {
     for &(name, stride) in strides {
         let label = Label::new(format!("dram.stride.{name}{suffix}"), "byte/s", arena.threads);

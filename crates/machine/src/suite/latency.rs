@@ -227,7 +227,7 @@ pub fn restarted(campaign: &mut Campaign) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`.
+/// `overlap.window`: the operations W that the core looks ahead, from long chains, with `k(n) = n / (n − W)`.
 fn window(campaign: &mut Campaign, points: &[(f64, f64)]) {
     let mut windows: Vec<f64> =
         points.iter().filter(|(n, k)| *n >= 128.0 && *k > 1.0).map(|(n, k)| n * (1.0 - 1.0 / k)).collect();

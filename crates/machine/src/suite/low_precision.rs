@@ -1,4 +1,4 @@
-//! Integer arithmetic and the low precisions, where the ISA has them.
+//! Integer arithmetic and the low precisions, if the ISA has them.
 
 use crate::error::MachineError;
 use crate::kernels::x86_64::fp;
@@ -28,8 +28,8 @@ pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Mixes whose best is the rate of integer instructions: some cores execute those with an immediate at rename (Golden Cove), but with extra
-/// cost before a shift; on others only some of the pipes rotate.
+/// The best of these mixes gives the rate of integer instructions: some cores execute those with an immediate at rename (Golden Cove),
+/// but with extra cost before a shift; on others only some of the pipes rotate.
 const ALU_MIXES: [&[Scalar]; 2] =
     [&[Scalar::Rotate, Scalar::Logic, Scalar::Add], &[Scalar::AddImmediate, Scalar::LogicImmediate]];
 

@@ -68,7 +68,7 @@ pub fn fractions(campaign: &mut Campaign) {
 /// issue, decides how well it uses its units, less so in longer loops (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
 const LENGTHS: [usize; 4] = [32, 48, 80, 128];
 
-/// Bytes of code in the op cache (approximately), in L1I, in L2. An L1I whose ways are longer than a page selects its sets by unpredictable
+/// Bytes of code in the op cache (approximately), in L1I, in L2. An L1I with ways longer than a page selects its sets by unpredictable
 /// address bits: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
 fn footprints(campaign: &Campaign) -> [(&'static str, usize); 3] {
     let l1i = campaign.topology.l1i_bytes as usize;

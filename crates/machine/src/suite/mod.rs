@@ -33,7 +33,7 @@ struct Group {
 /// When a group is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// In each round, before all others. Without it the model is blind, so the first round measures it even where that exceeds the planned
+    /// In each round, before all others. Without it the model is blind, so the first round measures it even if that exceeds the planned
     /// time.
     First,
     /// In each round. A hypervisor may take seconds to give its memory to this host.
@@ -179,7 +179,7 @@ mod tests {
                     Campaign::of_plan(Features::detect(), server(cpus), 64 << 30, effort).expect("a plan");
                 measure_all(&mut campaign, &mut Quiet::default()).expect("planned");
                 let planned_s = campaign.elapsed().as_secs_f64();
-                // Where there are many CPUs, a later run measures the ceilings that a quick one has no time for.
+                // If there are many CPUs, a later run measures the ceilings that a quick one has no time for.
                 let may_be_late = |id: &str| effort == Effort::Quick && class::Class::of(id) == class::Class::Beyond;
                 let is_needed = |id: &str| ["dram.read", "lat.dram"].contains(&id) || !may_be_late(id);
                 let is_late = |c: &&Ceiling| c.quality == Quality::Missing(Missing::Time) && is_needed(&c.id);

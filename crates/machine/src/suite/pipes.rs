@@ -78,7 +78,7 @@ fn pair(
     if threads > 1 && campaign.effort == Effort::Quick && (divider(a) || divider(b)) {
         return Ok(());
     }
-    // In pairs: of the orders tried, this one most often fills all pipes where there are two for each.
+    // In pairs: of the orders tried, this one most often fills all pipes if there are two for each.
     let order = [first, first, second, second];
     campaign.registers(label, |f| fp::throughput("pair", &order, precision, width, f), |k| k.work.payload as f64)
 }

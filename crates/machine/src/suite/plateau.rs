@@ -41,13 +41,13 @@ pub fn plateaus(points: &[(f64, f64)]) -> Vec<Plateau> {
     found
 }
 
-/// [`doubts`] about the sizes of the caches, where the necessary sweeps were measured.
+/// [`doubts`] about the sizes of the caches, if the necessary sweeps were measured.
 pub fn doubts_of(campaign: &Campaign) -> Vec<Warning> {
     let [bandwidths, latencies] = ["workingset.read", "latency.huge"].map(|id| campaign.swept(id, 1));
     bandwidths.zip(latencies).map_or(Vec::new(), |(b, l)| doubts(&b.points, &l.points, &campaign.topology))
 }
 
-/// Doubts where sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Medians of
+/// Doubts if sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Medians of
 /// `bandwidths` count, since a level need not be a plateau (Zen 5 reads a quarter of L2 sometimes at 64 bytes a cycle and sometimes at 48).
 /// Bandwidths alone are not enough, since a core may load no more from L1 than L2 delivers (Zen 1).
 fn doubts(bandwidths: &[(f64, f64)], latencies: &[(f64, f64)], topology: &Topology) -> Vec<Warning> {

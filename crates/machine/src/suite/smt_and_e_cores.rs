@@ -34,7 +34,7 @@ fn siblings(cpus: &[Cpu]) -> Vec<Cpu> {
     cpus.iter().map(of).find(|all| all.len() > 1).unwrap_or_default()
 }
 
-/// The CPUs of the slowest kind where there are several kinds.
+/// The CPUs of the slowest kind if there are several kinds.
 fn slow(cpus: &[Cpu]) -> Vec<Cpu> {
     let capacity = |pick: fn(std::slice::Iter<'_, Cpu>) -> Option<&Cpu>| pick(cpus.iter()).map(|c| c.capacity);
     let (least, most) = (capacity(|c| c.min_by_key(|c| c.capacity)), capacity(|c| c.max_by_key(|c| c.capacity)));

@@ -74,7 +74,7 @@ pub fn measure(campaign: &mut Campaign) -> Result<(), MachineError> {
 }
 
 /// Cycles of a hop over the bytes of the pages, of each of which it visits one line. Each point has its own clock, which may jump
-/// meanwhile. `None` where the time is used up.
+/// meanwhile. `None` if the time is used up.
 fn visits(campaign: &mut Campaign, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
     let Some(arena) = campaign.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below(arena.slab / PAGE);
@@ -120,7 +120,7 @@ fn link_pages(campaign: &Campaign, arena: &Arena, count: u64) -> Result<(), Mach
     campaign.team().run(1, Arc::new(job))
 }
 
-/// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
+/// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` if the time is used up.
 fn curve(campaign: &mut Campaign, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
     let Some(arena) = campaign.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below((2 * campaign.topology.llc_total).min(arena.slab) / LINE);

@@ -1,8 +1,8 @@
 //! Measures each CPU's clock: a short chain of dependent multiplications, on one CPU after the other.
 //!
-//! The probe preempts the program briefly, on a core that was just as busy. It never runs on several CPUs at once, since a program whose
-//! threads wait for each other would lose that time on all of them. Where wide vectors lower the clock, it may have risen by then: this is
-//! the clock that ceilings keep as `idle_clock_hz`, measured by the same chain at the same delay after their kernels
+//! The probe preempts the program briefly, on a core that was just as busy. It never runs on several CPUs at once, since a program with
+//! threads that wait for each other would lose that time on all of them. If wide vectors lower the clock, it may have risen by then: this
+//! is the clock that ceilings keep as `idle_clock_hz`, measured by the same chain at the same delay after their kernels
 //! (`machine/harness/timing.rs`).
 
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ pub(super) struct ClockProbe {
 }
 
 impl ClockProbe {
-    /// For a team on `cpus`; `None` where there is no such chain for the architecture.
+    /// For a team on `cpus`; `None` if there is no such chain for the architecture.
     pub fn new(cpus: &[usize]) -> Option<Self> {
         let (chain, _) = campaign::clock_kernels(Features::detect()).ok()?;
         Some(ClockProbe { chain: Arc::new(chain), cpus: cpus.to_vec() })

@@ -35,12 +35,12 @@ pub struct Seen {
 pub struct Watched {
     /// The CPUs' clocks.
     pub clock: bool,
-    /// Where a hypervisor has put the CPUs.
+    /// The places that a hypervisor has put the CPUs at.
     pub placement: bool,
 }
 
 impl Watched {
-    /// The things to measure beside a sampler: clocks unless they follow from its samples, placements where a hypervisor may move CPUs.
+    /// The things to measure beside a sampler: clocks unless they follow from its samples, placements if a hypervisor may move CPUs.
     pub fn beside(sampler_tells_clocks: bool, is_guest: bool) -> Watched {
         Watched { clock: !sampler_tells_clocks, placement: is_guest }
     }
@@ -53,7 +53,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching; `None` where there is nothing to watch, or no thread can be started.
+    /// Starts watching; `None` if there is nothing to watch, or no thread can be started.
     pub fn start(watched: Watched) -> Option<Self> {
         let Watched { clock, placement } = watched;
         if !clock && !placement {

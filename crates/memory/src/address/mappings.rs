@@ -24,7 +24,7 @@ const MOST_FORMER: usize = 64;
 const MOST_ALLOCATIONS: usize = 1 << 10;
 /// Maximum mappings known of a process at a time, the largest ones: 0.2 KB each.
 const MOST_MAPPINGS: usize = 1 << 14;
-/// Processes whose maps are kept.
+/// Number of processes to keep the maps of.
 const MOST_PROCESSES: usize = 16;
 /// Mappings that are entered at most.
 const MOST_ENTERED: usize = 1 << 14;
@@ -119,7 +119,7 @@ impl Mappings {
         }
     }
 
-    /// A number for samples whose mapping is unknown.
+    /// A number for samples with an unknown mapping.
     pub fn unread(&mut self) -> u32 {
         self.entered.push(DataMapping { bytes: 0, backing: Backing::Unread });
         self.entered.len() as u32 - 1

@@ -136,8 +136,8 @@ impl Indexing {
         Indexing { sets: (sets >> classes.bits).max(1), classes, hashes_frames: false }
     }
 
-    /// The same for a last level of several slices, whose lines have the frames of their pages: the slice of a line is a hash of all of
-    /// its address, so that strides of powers of two meet more than a few sets, as they do with [`PageColoring::HugePages`].
+    /// The same for a last level of several slices, for lines that have the frames of their pages: the slice of a line is a hash of all
+    /// of its address, so that strides of powers of two meet more than a few sets, as they do with [`PageColoring::HugePages`].
     pub fn of_frames(self) -> Self {
         Indexing { hashes_frames: true, ..self }
     }
@@ -217,7 +217,7 @@ mod tests {
     fn strides_meet_all_classes() {
         for power in 12..27 {
             assert!(unevenness(1 << power) < 0.05, "2^{power}: {}", unevenness(1 << power));
-            // A page and some lines: columns of matrices whose rows are padded.
+            // A page and some lines: columns of matrices with padded rows.
             for lines in [1, 2, 3, 4, 5, 8, 16, 32] {
                 let stride = (1 << power) + lines * 64;
                 assert!(unevenness(stride) < 0.15, "2^{power} and {lines} lines: {}", unevenness(stride));

@@ -3,8 +3,8 @@
 //! `/proc/PID/pagemap` has eight bytes for each 4 KiB page of a process: bit 63 says that it is in memory, bits 0–54 are the number of its
 //! frame (Documentation/admin-guide/mm/pagemap.rst). Without CAP_SYS_ADMIN the kernel shows 0 in its place.
 //!
-//! A page is looked up when it is first accessed, and keeps its frame: caches find a line where they put it. In a guest
-//! frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
+//! A page is looked up when it is first accessed, and keeps its frame: caches find a line at the place they put it. In
+//! a guest frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

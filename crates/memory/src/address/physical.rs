@@ -97,7 +97,7 @@ impl PhysicalMap {
         }
     }
 
-    /// The same by the frame of its page, or by a random one, for a sample of lines whose pages are used whole, if
+    /// The same by the frame of its page, or by a random one, for a sample of lines in pages that are used whole, if
     /// [more than a rule](Self::places) is known.
     #[inline]
     pub fn placed(&self, line: Line) -> u64 {

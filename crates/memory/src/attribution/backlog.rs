@@ -63,7 +63,7 @@ impl Backlog {
         self.waiting > most || self.batches.len() > MOST_BATCHES
     }
 
-    /// Adds `part`, whose accesses each represent accesses to `one_in` lines.
+    /// Adds `part`; each of its accesses represents accesses to `one_in` lines.
     pub fn push(&mut self, part: Part, one_in: u64) {
         let Part { thread, process, selected, phase, warm_up, accesses } = part;
         if accesses.is_empty() {

@@ -20,7 +20,7 @@ pub struct DataSamples {
     each: usize,
     most: usize,
     kept: usize,
-    /// Number of samples in memory whose mapping is not known yet.
+    /// Number of samples in memory of a mapping not known yet.
     unread: usize,
     /// The mappings of all processes.
     mappings: Mappings,
@@ -41,7 +41,7 @@ struct Reservoir {
     kept: Vec<Kept>,
 }
 
-/// The samples whose mapping is not known yet.
+/// The samples without a known mapping.
 fn unread(of: &mut [[Reservoir; 3]]) -> impl Iterator<Item = &mut Kept> {
     let all = of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept);
     all.filter(|sample| sample.found == Found::Unread)
@@ -108,7 +108,7 @@ impl DataSamples {
         }
     }
 
-    /// Looks again for those whose mapping is not known yet.
+    /// Looks again for those without a known mapping.
     fn look_again(&mut self) {
         if self.unread == 0 {
             return;

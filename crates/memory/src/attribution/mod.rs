@@ -1,4 +1,4 @@
-//! Whose an access is: thread, core, instruction; and in which order accesses are simulated.
+//! Owners of accesses (thread, core, instruction), and the order in which accesses are simulated.
 
 pub mod backlog;
 pub mod cores;

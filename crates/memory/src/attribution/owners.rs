@@ -31,9 +31,9 @@ const ELSEWHERE: f64 = 0.01;
 const FREELY: u32 = 2;
 /// From then on an instruction gets one after this many accesses; after four times as many whenever half of the rest is taken.
 const OFTEN: u64 = 64;
-/// Instructions without a pair whose accesses are counted: with more, all begin anew.
+/// Largest number of instructions without a pair to count accesses of: with more, all begin anew.
 const MOST_WAITING: usize = 1 << 17;
-/// The site of accesses whose instruction had no room in the tables.
+/// The site of accesses of an instruction without room in the tables.
 const NOWHERE: u32 = u32::MAX;
 
 /// All threads seen so far and their owners.

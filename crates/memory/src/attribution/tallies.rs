@@ -163,7 +163,7 @@ impl Tallies {
 
     /// Of the compulsory misses of the present window only `share` are compulsory. The others are lines that were touched outside windows.
     /// They may still be in the last level unless the warm-up has filled it (`warm`); misses during the warm-up count as if it had not.
-    /// `missing`: the part of them that is not there. The doubt is the standard deviation of that part, and all of them where nothing is
+    /// `missing`: the part of them that is not there. The doubt is the standard deviation of that part, and all of them if nothing is
     /// known of it (`None`) and all count as missing.
     pub fn limit_compulsory(&mut self, share: f64, warm: bool, missing: Option<f64>) {
         let doubt = missing.map_or(1.0, |part| (part * (1.0 - part)).sqrt());

@@ -51,8 +51,8 @@ pub struct Tally {
     pub store_fills: u64,
     /// Lines that were only written before they left L1, and were used again before they left the last level.
     pub used_again: u64,
-    /// If all accesses are simulated: lines that stores brought and whose further stores were seen, and those of them that were
-    /// overwritten whole (`classify/overwriting.rs`).
+    /// If all accesses are simulated: lines brought by stores and observed until their fate was known, and those of them
+    /// that were overwritten whole (`classify/overwriting.rs`).
     pub told_fills: u64,
     pub overwritten: u64,
     /// Dirty lines that the last level wrote to memory.
@@ -72,7 +72,8 @@ pub struct Tally {
     pub stale: u64,
     /// Those of them found in L2.
     pub stale_in_l2: u64,
-    /// Last-level misses of lines that were met first in a window whose warm-up did not fill the last level, and are not new.
+    /// Last-level misses of lines that were met first in a window with a warm-up that did not fill the last level, and are
+    /// not new.
     pub cold: u64,
     /// L1 misses because another core wrote the line.
     pub coherence: u64,

@@ -53,7 +53,7 @@ impl Level {
         u32::try_from((self.lines() / u64::from(self.ways.max(1))).max(1)).unwrap_or(u32::MAX)
     }
 
-    /// The same with at most `bytes`: so many whole sets, at least one.
+    /// The same with at most `bytes`: that number of whole sets, at least one.
     pub fn of_bytes(self, bytes: u64) -> Self {
         let set = u64::from(self.ways.max(1)) * LINE_BYTES;
         Level { size: (bytes / set).max(1) * set, ..self }

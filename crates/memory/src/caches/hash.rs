@@ -4,7 +4,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use rprof_basics::random::mix;
 
-/// For tables whose keys are numbers already.
+/// For tables with keys that are numbers already.
 pub type Mixing = BuildHasherDefault<MixHasher>;
 
 /// [`mix`] as a hasher.

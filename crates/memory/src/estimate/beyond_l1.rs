@@ -11,7 +11,7 @@ use crate::estimate::window_weights::ENOUGH;
 use crate::hierarchy::writebacks::Written;
 use crate::sampling::executions::Factors;
 
-/// One instruction of one thread beyond L1, where the model simulates a sample of the lines.
+/// One instruction of one thread beyond L1, if the model simulates a sample of the lines.
 #[derive(Debug, Clone, Copy)]
 pub struct BeyondL1 {
     /// The opening, windows, and warm-ups of windows.
@@ -50,7 +50,7 @@ impl Scaled {
 
 impl BeyondL1 {
     /// The strata of `owner` in `tallies`, after all events were brought back, scaled by the mean `factors` of its events. `mean_weight` is
-    /// used where the tallies have no mean weight of windows.
+    /// used if the tallies have no mean weight of windows.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let strata = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
         // Weights only divide the executions among windows: their mean is 1.
@@ -151,7 +151,7 @@ mod tests {
     const LINES: f64 = 32.0;
     const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
 
-    /// One owner with these tallies, whose windows have a factor of 10.
+    /// One owner with these tallies, in windows with a factor of 10.
     fn behind(strata: impl IntoIterator<Item = (Stratum, Tally)>) -> BeyondL1 {
         let mut tallies = Tallies::default();
         let owner = tallies.add();

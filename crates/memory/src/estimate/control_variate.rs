@@ -1,8 +1,8 @@
 //! Estimates L1 events outside bursts from the sample of lines.
 //!
-//! Bursts see all of L1 for a short time. The sample of lines sees L1 for a long time, but only a part of it whose few sets evict other
-//! lines than L1 does. The sample's events within bursts are therefore compared with the bursts' events, and its events outside bursts are
-//! added in proportion to their correlation: the regression estimator, with the sample as auxiliary variable (Cochran, Sampling
+//! Bursts see all of L1 for a short time. The sample of lines sees L1 for a long time, but only a part of it, with few sets that evict
+//! other lines than L1 does. The sample's events within bursts are therefore compared with the bursts' events, and its events outside
+//! bursts are added in proportion to their correlation: the regression estimator, with the sample as auxiliary variable (Cochran, Sampling
 //! Techniques, chapter 7):
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! If there are too few bursts for a correlation, or no burst saw a rare event that the sample saw, the mean of both estimates is used:
-//! one burst may have met a function only at its start, where it loads its working set.
+//! one burst may have met a function only at its start, as it loads its working set.
 //!
 //! Lines that other cores take are excluded and estimated from bursts alone: in the sample, threads that compete for a line do not take
 //! turns as they do if no access is left out.
@@ -93,7 +93,7 @@ pub struct Estimates {
 }
 
 impl ControlVariate {
-    /// `owner`, whose tally is this, is about to access memory in a burst of its thread.
+    /// `owner`, with this tally, is about to access memory in a burst of its thread.
     #[inline]
     pub fn meet(&mut self, thread: u32, owner: Owner, tally: &Tally) {
         let (at, of_thread) = (owner.0 as usize, thread as usize);

@@ -123,8 +123,8 @@ impl Beyond {
         let far = |events: u64| events as f64 * scale;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        // A dirty line may leave the private caches in another window than it was written in, or between windows, where weights differ. So
-        // it is counted when it becomes dirty.
+        // A dirty line may leave the private caches in another window than it was written in, or between windows, with different weights.
+        // So it is counted when it becomes dirty.
         let left = if self.has_l2 { beyond.left_l2() } else { beyond.left_l1() } as f64 * scale;
         let written = if self.windows { 0.0 } else { far(beyond.last_writebacks) };
         let dram_write = line * written + dram_nt;

@@ -10,7 +10,7 @@
 //! The sum over all windows still follows from the executions (`sampling/executions.rs`); weights only divide it among windows. The error
 //! follows from how much each of `n` windows differs from the one before it, as the events between them may lie anywhere between the two:
 //! `sqrt(n / (n − 1) · Σ (executions that a window represents × difference of events per execution)² / 2)`, the estimator of successive
-//! differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8), made wider where windows are few.
+//! differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8), made wider if windows are few.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ pub struct Scatter {
 struct Account {
     /// Executions that no weighted event represents yet.
     due: f64,
-    /// Executions that were seen and whose events are not weighted yet.
+    /// Executions that were seen, with events not weighted yet.
     seen: f64,
     /// Σ weight × seen and Σ seen of weighted events.
     weighted: (f64, f64),

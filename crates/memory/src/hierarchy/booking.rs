@@ -38,7 +38,7 @@ impl Hierarchy {
         tally.on_huge_pages += u64::from(huge == Some(true));
     }
 
-    /// `owner` found a line where it was before an interval that was not simulated, if it is `stale`.
+    /// `owner` found a line in its place from before an interval that was not simulated, if it is `stale`.
     pub(super) fn book_stale(&mut self, owner: Owner, stale: bool) {
         self.tallies.of(owner).stale += u64::from(stale);
         self.stale += u64::from(stale);

@@ -11,7 +11,7 @@ use crate::classify::overwriting::Overwriting;
 
 /// Maximum lines of a shadow; for larger caches a hash-selected part of the lines is shadowed.
 const MAX_SHADOW_LINES: u64 = 1 << 12;
-/// The same for L1, whose shadow is used at every access, and for the simulated part of an L2, whose shadow is used at every miss.
+/// The same for L1, with a shadow used at every access, and for the simulated part of an L2, with a shadow used at every miss.
 const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
 const MAX_L2_SHADOW_LINES: u64 = 1 << 7;
 /// Maximum lines of L2 that bursts simulate, over all cores: 16 MB. L2 of further cores is estimated from the sample of lines alone.

@@ -51,7 +51,7 @@ impl BurstL2 {
         self.over = true;
     }
 
-    /// `line`, whose set follows from `index`, passes through L2 to L1.
+    /// `line`, in the set that follows from `index`, passes through L2 to L1.
     pub fn fill(&mut self, line: Line, index: u64) -> Fill {
         if self.over || self.used.len() >= self.lines {
             self.cache.clear();

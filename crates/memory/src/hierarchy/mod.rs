@@ -115,7 +115,7 @@ impl Scope {
     }
 }
 
-/// Where an access found its line.
+/// The level an access found its line in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// In L1.
@@ -216,7 +216,7 @@ impl Hierarchy {
         self.last.len()
     }
 
-    /// Lines found where they were before an interval that was not simulated.
+    /// Lines found in their place from before an interval that was not simulated.
     pub fn stale(&self) -> u64 {
         self.stale
     }

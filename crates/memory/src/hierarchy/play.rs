@@ -11,8 +11,8 @@ use crate::classify::access_pattern::AccessPattern;
 use crate::hierarchy::{Hierarchy, Outcome};
 
 /// Counts the execution of `access` and plays those of its lines that `admit` accepts. `orders`: the access pattern of misses is noted,
-/// where one line in 2 to that power is admitted. `from_memory` receives an address in each line that comes from memory or is stored past
-/// the caches.
+/// with one line in 2 to that power admitted. `from_memory` receives an address in each line that comes from memory or is stored past the
+/// caches.
 #[inline]
 pub fn play(
     hierarchy: &mut Hierarchy,

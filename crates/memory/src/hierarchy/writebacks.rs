@@ -189,7 +189,7 @@ impl CacheResidencies {
         &mut of_filler[at]
     }
 
-    /// Sets the weight of fills in windows whose weight was unknown, for owners that have one.
+    /// Sets the weight of fills in windows of unknown weight, for owners that have one.
     pub fn weigh(&mut self, weight: impl Fn(Owner) -> Option<f64>) {
         let present = self.present.iter_mut().flat_map(HashMap::values_mut);
         for stay in present.filter(|stay| stay.weight == UNKNOWN) {

@@ -1,7 +1,7 @@
 //! The schedule of bursts, short collections of all accesses for L1, which the sampled lines do not describe.
 //!
 //! One line in 32 is collected throughout a window and simulates L2 and the last level at that part of their size: whole sets, always the
-//! same ones, so that no line is forgotten and none counted twice. Such lines are weak evidence about L1, whose sets they fill only in
+//! same ones, so that no line is forgotten and none counted twice. Such lines are weak evidence about L1: they fill its sets only in
 //! part. L1 is therefore sampled in time: now and then all accesses of all threads are collected for a short while; its lines, some
 //! hundreds, are warm again after a small part of it.
 

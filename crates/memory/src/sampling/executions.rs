@@ -16,7 +16,7 @@ const MOST_NOWHERE: usize = 1 << 15;
 #[derive(Debug, Default)]
 pub struct Executions {
     times: Vec<Times>,
-    /// Bytes whose owner is another thread's.
+    /// Bytes accessed by another thread than their owner's.
     elsewhere: u64,
     /// Instructions without an owner, by site: the first thread that executed it, and the bytes (read, written) of all.
     nowhere: HashMap<u32, (u32, [f64; 2])>,
@@ -114,7 +114,7 @@ impl Executions {
         all.into_iter().collect()
     }
 
-    /// The share of the accessed bytes whose owner is another thread's.
+    /// The share of the accessed bytes that another thread than their owner's accessed.
     pub fn elsewhere(&self) -> f64 {
         self.elsewhere as f64 / self.all_bytes().max(1.0)
     }

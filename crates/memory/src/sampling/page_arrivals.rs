@@ -113,7 +113,8 @@ impl Arrivals {
         self.latest = Some((arrived, met - self.met_before));
     }
 
-    /// Lower limit of the pages that arrived in the run, whose processes have ended and were reaped; `None` if no process was looked at.
+    /// Lower limit of the pages that arrived in the run, valid once its processes have ended and were reaped; `None` if
+    /// no process was looked at.
     pub fn pages(&self) -> Option<u64> {
         // A page that is read before it is written costs two faults.
         (!self.most.is_empty()).then(|| self.resident().max(self.faults() / 2))
@@ -151,8 +152,8 @@ impl Arrivals {
         }
     }
 
-    /// The largest share of the lines first met in the window that can be new, with one line in `one_in` in the sample; `None`, if nobody
-    /// looked at the pages.
+    /// The largest share of the lines first met in the window that can be new, with one line in `one_in` in the sample; `None` if the
+    /// pages were not examined.
     pub fn share(&self, one_in: u64) -> Option<f64> {
         let (arrived, met) = self.latest.filter(|(_, met)| *met > 0)?;
         Some((arrived as f64 * (PAGE_LINES / one_in) as f64 / met as f64).min(1.0))

@@ -1,7 +1,7 @@
 //! The phases that a sampled program goes through, and how long each lasts.
 //!
-//! The program's start is collected completely: caches are empty, which is their true state. After that windows alternate with pauses,
-//! whose length the engine decides; the engine also ends phases in which little is collected. A window first warms the model's state up,
+//! The program's start is collected completely: caches are empty, which is their true state. After that windows alternate with pauses of a
+//! length that the engine decides; the engine also ends phases in which little is collected. A window first warms the model's state up,
 //! then measures. At its beginning the caches hold the lines of the last window's end, which may or may not be there any more. The warm-up
 //! therefore goes on until as many lines came or were used again as the last level holds, while that can be expected to happen. If the
 //! program touches less than that, the lines resident at the last window's end most likely still are, or are as likely to be as at any
@@ -61,12 +61,12 @@ struct Progress {
     accesses: u64,
     /// Lines of the modelled part that came from memory.
     fills: u64,
-    /// Fills, and lines found where they were before the pause.
+    /// Fills, and lines found in their place from before the pause.
     known: u64,
 }
 
 impl PhaseSchedule {
-    /// At the start of a program, for a model whose last level holds `lines` lines.
+    /// At the start of a program, for a model with a last level of `lines` lines.
     pub fn new(lines: u64) -> Self {
         PhaseSchedule {
             lines,
@@ -153,7 +153,7 @@ impl PhaseSchedule {
     }
 
     /// Notes that `accesses` of the program, collected in `phase`, brought `fills` lines of the modelled part from memory, and found
-    /// `stale` ones where they were before a pause.
+    /// `stale` ones in their place from before a pause.
     pub fn simulated(&mut self, phase: Phase, accesses: u64, fills: u64, stale: u64) {
         match (phase, self.phase) {
             (Phase::Warming, Phase::Warming) => {

@@ -67,7 +67,7 @@ pub struct Term {
 pub struct Advice {
     /// The cause: the class, `tail` for the last wave of blocks, `local-memory` for spilled registers.
     pub cause: String,
-    /// Seconds of the GPU that are saved at most without it; `None` where that is not known.
+    /// Seconds of the GPU that are saved at most without it; `None` if that is not known.
     pub seconds: Option<f64>,
     /// One sentence with its evidence.
     pub text: String,

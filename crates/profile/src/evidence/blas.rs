@@ -39,7 +39,7 @@ pub struct BlasSite {
 pub struct Calls {
     /// Calls.
     pub calls: u64,
-    /// Calls whose return was seen.
+    /// Calls with an observed return.
     pub timed: u64,
     /// Seconds from call to return, of those.
     pub time_s: f64,

@@ -15,9 +15,10 @@ pub struct BlockCount {
     pub code: Vec<u8>,
     /// (index into `threads`, executions), threads without executions left out.
     pub executions: Vec<(u32, u64)>,
-    /// Run-time sums for instructions whose text does not determine all counts; a sum of 0 is listed, a missing one was not counted.
+    /// Run-time sums for instructions with counts that their text does not determine; a sum of 0 is listed, a missing one was not
+    /// counted.
     pub dynamic: Vec<DynamicCount>,
-    /// Where it ends in a `syscall` whose number its text does not show: how often it called each number.
+    /// If it ends in a `syscall` with a number that its text does not show: how often it called each number.
     pub calls: Vec<CallCount>,
 }
 

@@ -37,7 +37,7 @@ pub struct TracedAccess {
     /// Bytes; of one lane for gathers and scatters, of the whole run for `rep`.
     pub bytes: u32,
     /// Byte offset of the instruction in its block. An instruction has as many entries as accesses: operands in the order
-    /// read before written, a gather's active lanes in order, none where all lanes are masked off.
+    /// read before written, a gather's active lanes in order, none if all lanes are masked off.
     pub offset: u16,
     /// Kind.
     pub kind: AccessKind,
@@ -122,13 +122,13 @@ pub enum Prediction {
 pub struct BurstAccess {
     /// The access.
     pub access: TracedAccess,
-    /// Where its line was (of two lines, the farther).
+    /// The level its line was in (of two lines, the farther).
     pub found: Found,
     /// Whether its page's translation was in the modelled first-level TLB, in the second, or nowhere.
     pub translation: Translation,
 }
 
-/// Where a line was when a burst accessed it, judged from the burst's own accesses alone.
+/// The level a line was in when a burst accessed it, judged from the burst's own accesses alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Found {
     /// In L1.
@@ -144,7 +144,7 @@ pub enum Found {
     },
 }
 
-/// Where the translation of a page was.
+/// The level the translation of a page was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Translation {
     /// First-level TLB.

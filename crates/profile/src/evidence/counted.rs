@@ -11,7 +11,7 @@ use super::mpi::MpiEvidence;
 use crate::code::ModuleInfo;
 use crate::run::Warning;
 
-/// What is missing in the counts.
+/// The part that the counts lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Missing {
     /// At most code of its own that was never counted: the counts of all other code are complete.
@@ -42,7 +42,7 @@ pub struct CountedEvidence {
     pub cpu_s: f64,
     /// Share of this pass's CPU time in code that was not counted.
     pub uncounted_share: f64,
-    /// What these counts lack.
+    /// The part that these counts lack.
     pub missing: Missing,
     /// Modules that `CodeRef::module` indexes.
     pub modules: Vec<ModuleInfo>,
@@ -56,7 +56,7 @@ pub struct CountedEvidence {
     pub mpi: Option<MpiEvidence>,
     /// Calls of matrix products; `None`: there was none.
     pub blas: Option<BlasEvidence>,
-    /// Whether a thread worked with denormal numbers, as the flags of the CPU say; `None`: nobody looked.
+    /// Whether a thread worked with denormal numbers, as the flags of the CPU say; `None`: not examined.
     #[serde(default)]
     pub denormals: Option<bool>,
     /// The counts were extended from windows to the whole run; `None`: all of it was counted.

@@ -12,7 +12,7 @@ pub struct CounterEvidence {
     pub events: Vec<CounterEvent>,
     /// Events that were on the PMU together, as indices into `events`; [`ThreadReading::values`] are in this order.
     pub groups: Vec<Vec<usize>>,
-    /// Readings of each thread in order of time; empty where the kernel reports only the program's sums.
+    /// Readings of each thread in order of time; empty if the kernel reports only the program's sums.
     pub readings: Vec<ThreadReading>,
     /// Counts of memory controllers and fabrics for the whole host during the pass.
     pub uncore: Vec<UncoreCount>,
@@ -65,11 +65,11 @@ pub struct CounterEvent {
     pub trust: String,
     /// It passed the trust check, so that figures of functions may rest on it.
     pub certified: bool,
-    /// FLOPs: the precision, where it counts one alone.
+    /// FLOPs: the precision, if it counts one alone.
     pub precision: Option<Precision>,
-    /// FLOPs: the width, where it counts one alone.
+    /// FLOPs: the width, if it counts one alone.
     pub width: Option<Width>,
-    /// FLOPs: where they are others than those of docs/conventions.md: masked lanes, minima.
+    /// FLOPs: how they differ from those of docs/conventions.md, if they do (masked lanes, minima).
     pub caveat: Option<String>,
     /// Set if it detects FLOPs that the other events leave out.
     pub betrays: Option<LeftOut>,
@@ -89,7 +89,7 @@ pub struct LeftOut {
 /// A sum as the kernel counted it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CounterTotal {
-    /// Counts, scaled to the whole time where the event shared the PMU, without the weight.
+    /// Counts, scaled to the whole time if the event shared the PMU, without the weight.
     pub value: f64,
     /// Counts as read.
     pub raw: u64,
@@ -144,7 +144,7 @@ pub struct UncoreCount {
 /// Bytes at the memory controllers less the background measured before and after the run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct UncoreBytes {
-    /// Net bytes; negative where the background was more than the run.
+    /// Net bytes; negative if the background was more than the run.
     pub net: f64,
     /// Background bytes that were subtracted.
     pub background: f64,

@@ -20,7 +20,7 @@ pub struct Allocation {
 /// The kinds of memory behind a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
-    /// The file of a module, or memory right behind it, where its zero-initialised data lie.
+    /// The file of a module, or memory right behind it, with its zero-initialised data.
     Module {
         /// Index into [`DataEvidence::modules`].
         module: u32,

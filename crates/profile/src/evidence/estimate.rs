@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts that stand for the whole run were made in windows of it.
+/// Counts that represent the whole run were made in windows of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     /// The functions that windows met.
@@ -16,7 +16,7 @@ pub struct Estimate {
 pub struct FunctionEstimate {
     /// Its module among those of both passes together.
     pub module: u32,
-    /// Where it begins.
+    /// Its first address.
     pub start: u64,
     /// How well its counts are known.
     pub interval: Interval,
@@ -38,7 +38,7 @@ pub struct Figures {
 /// A loop that windows met.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoopEstimate {
-    /// Where it begins, in the module of its function.
+    /// Its first address, in the module of its function.
     pub header: u64,
     /// How well its counts are known.
     pub interval: Interval,

@@ -79,7 +79,7 @@ pub struct TimedMarks {
     pub marked: Marked,
     /// Seconds in which at least one thread was in a region, for each of `marked.regions`.
     pub seconds: Vec<f64>,
-    /// Interfaces whose calls rprof did not see, and why.
+    /// Interfaces with calls that rprof did not see, and why.
     pub refused: BTreeMap<Api, String>,
 }
 

@@ -63,7 +63,7 @@ pub struct Executed {
     pub accesses: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The accesses are of string instructions (`rep`): of any length, and split where the engine had to interrupt them. Their
+    /// The accesses are of string instructions (`rep`): of any length, and split if the engine had to interrupt them. Their
     /// amount is therefore measured in bytes.
     pub strings: bool,
 }
@@ -238,7 +238,7 @@ pub struct FirstTouches {
 }
 
 impl FirstTouches {
-    /// Turns compulsory misses beyond the limit into repeated misses, or into hits: a window in which pages arrive stands for pauses in
+    /// Turns compulsory misses beyond the limit into repeated misses, or into hits: a window in which pages arrive represents pauses in
     /// which none did.
     pub fn apply(&self, sites: &mut [SiteTraffic]) {
         let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
@@ -356,7 +356,7 @@ pub struct Traffic {
     /// The same of lines between L2 and L3.
     #[serde(default)]
     pub l3_seen_lines: f64,
-    /// Lines found in the level where they were before a sampling pause: at most this many more came from memory.
+    /// Lines found in the level that held them before a sampling pause: at most this many more came from memory.
     #[serde(default)]
     pub stale_lines: f64,
     /// Those of them found in L2: at most this many more came from L3.
@@ -375,7 +375,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Share of the lines from memory or past the caches that lie on pages of 4 KiB; `None` where the page size of no line is known.
+    /// Share of the lines from memory or past the caches that lie on pages of 4 KiB; `None` if the page size of no line is known.
     pub fn small_page_share(&self) -> Option<f64> {
         let known = self.small_page_lines + self.huge_page_lines;
         (known > 0.0).then(|| self.small_page_lines / known)
@@ -392,18 +392,18 @@ impl Traffic {
         self.compulsory + self.capacity + self.conflict
     }
 
-    /// Share of the lines met without a constant stride; `None` where the order of no line is known.
+    /// Share of the lines met without a constant stride; `None` if the order of no line is known.
     pub fn irregular_share(&self) -> Option<f64> {
         let known = self.lines_of_known_order();
         (known > 0.0).then(|| (self.random_lines + self.gathered_lines) / known)
     }
 
-    /// L1 misses whose order is known.
+    /// L1 misses in a known order.
     pub fn lines_of_known_order(&self) -> f64 {
         self.unit_lines + self.strided_lines + self.random_lines + self.gathered_lines
     }
 
-    /// The traffic of `factor` times as much work. What the simulation saw stays.
+    /// The traffic of `factor` times as much work. The simulated values stay.
     #[must_use]
     pub fn extended(&self, factor: f64) -> Traffic {
         Traffic {

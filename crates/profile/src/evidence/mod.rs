@@ -26,7 +26,7 @@ pub struct ThreadInfo {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// `comm`, where it could be read.
+    /// `comm`, if it could be read.
     pub name: Option<String>,
     /// Seconds after the start of the pass at which it was first seen.
     pub start_s: f64,
@@ -34,6 +34,6 @@ pub struct ThreadInfo {
     pub end_s: f64,
     /// CPU seconds it used.
     pub cpu_s: f64,
-    /// How many CPUs its affinity mask allowed, where known.
+    /// How many CPUs its affinity mask allowed, if known.
     pub allowed_cpus: Option<u32>,
 }

@@ -56,7 +56,7 @@ impl std::ops::AddAssign for Traffic {
     }
 }
 
-/// Bytes that sockets passed, by the results of system calls: without headers and what was sent again.
+/// Bytes that sockets passed, by the results of system calls: without headers and retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NetworkEvidence {
     /// To and from other hosts, outside of calls of MPI: by threads of the library's own, and by the program itself.
@@ -75,7 +75,7 @@ pub struct NetworkEvidence {
 pub enum NetworkMissing {
     /// Sockets without one peer: datagrams to several, or a connection that had ended before its first bytes were taken.
     NotConnected,
-    /// The kernel does not say where the other ends of sockets are.
+    /// The kernel does not identify the other ends of sockets.
     NoDescriptors,
     /// Some of it goes through rings that the kernel reads.
     IoUring,
@@ -115,9 +115,9 @@ pub struct MpiSite {
     pub calls: u64,
     /// Bytes that they passed (docs/mpi.md), without the `unknown` ones.
     pub bytes: u64,
-    /// Calls whose bytes are not known: an unknown datatype or communicator.
+    /// Calls with an unknown number of bytes: an unknown datatype or communicator.
     pub unknown: u64,
-    /// Calls whose return was seen.
+    /// Calls with an observed return.
     pub timed: u64,
     /// Seconds from call to return, of those.
     pub time_s: f64,
@@ -132,7 +132,8 @@ pub struct MpiSite {
     /// Calls in `MPI_COMM_WORLD`.
     #[serde(default)]
     pub world_calls: u64,
-    /// Half-widths of the 95 % intervals of estimated calls and bytes, relative; `None`: counted, or too few windows tell their number.
+    /// Half-widths of the 95 % intervals of estimated calls and bytes, relative; `None`: counted, or too few windows to estimate their
+    /// number.
     #[serde(default)]
     pub errors: Option<(f64, f64)>,
 }
@@ -150,11 +151,12 @@ pub struct MpiCall {
     pub bytes: Option<u64>,
     /// The rank that it sends to, and the tag.
     pub to: Option<(i32, i32)>,
-    /// The rank that it receives from, and the tag; negative: nobody, or anybody.
+    /// The rank that it receives from, and the tag; negative: no rank, or any rank.
     pub from: Option<(i32, i32)>,
     /// The root of a collective call that has one.
     pub root: Option<i32>,
-    /// Bytes of a buffer that counts only if this rank is the root, where `bytes` is not known because that is not.
+    /// Bytes of a buffer that counts only if this rank is the root; set if `bytes` is not known because the root is
+    /// not.
     #[serde(default)]
     pub bytes_of_root: Option<u64>,
     /// Index into `communicators`; ranks are those there. `None`: not known.

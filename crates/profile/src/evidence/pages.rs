@@ -1,7 +1,7 @@
 //! Evidence of the pages that instructions touched, in a form that can be merged over several instructions.
 //!
-//! For an instruction with many pages the model keeps only those whose hash begins with enough zeros. It keeps the same ones for
-//! all instructions, so that the union of the kept pages is a sample of the union.
+//! For an instruction with many pages the model keeps only those with enough leading zeros in their hash. It keeps the same ones
+//! for all instructions, so that the union of the kept pages is a sample of the union.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ const PAGE_LINES: f64 = 64.0;
 pub struct Estimate {
     /// How many.
     pub pages: f64,
-    /// Standard error of thinning out, relative; `None` where nothing was.
+    /// Standard error of thinning out, relative; `None` if nothing was.
     pub error: Option<f64>,
     /// The model looked at a sample of the lines only.
     pub sampled: bool,
@@ -83,10 +83,10 @@ impl PagesEvidence {
     /// Distinct pages of `sites`, which are some of those here.
     ///
     /// A sample of lines may miss pages with few touched lines. The estimate of their number follows from the number of pages with one
-    /// sampled line touched and the number with two (Chao's estimate for incidences, a lower bound where the lines of a page are
-    /// touched independently). The ratio of missed pages to pages with one sampled line is at most that of the lines outside of the
-    /// sample to those in it; it reaches that where one line of each page is touched. Lines at even distances are not touched
-    /// independently, and few pages show two of the sample: the kernel's pages bound the estimate there.
+    /// sampled line touched and the number with two (Chao's estimate for incidences, a lower bound if the lines of a page are touched
+    /// independently). The ratio of missed pages to pages with one sampled line is at most that of the lines outside of the sample to
+    /// those in it; it reaches that if one line of each page is touched. Lines at even distances are not touched independently, and
+    /// few pages show two of the sample: the kernel's pages bound the estimate there.
     pub fn union<'a>(&self, sites: impl Iterator<Item = &'a SitePages> + Clone) -> Estimate {
         let thinned = sites.clone().map(|s| s.thinned).max().unwrap_or(0);
         let mut lines: HashMap<u64, Vec<Mark>> = HashMap::new();

@@ -29,13 +29,13 @@ pub struct TimedEvidence {
     pub threads: Vec<ThreadInfo>,
     /// Samples in time order.
     pub samples: Vec<Sample>,
-    /// Intervals in which a thread was on a CPU, from context-switch records; empty where the source has none.
+    /// Intervals in which a thread was on a CPU, from context-switch records; empty if the source has none.
     pub on_cpu: Vec<OnCpu>,
     /// When the pass started, in nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// Changes of the program's executable memory, in order of time.
     pub mappings: Vec<MappingEvent>,
-    /// Where the CPUs were, in order of time; empty if rprof did not watch that.
+    /// The places of the CPUs, in order of time; empty if rprof did not watch that.
     pub placements: Vec<PlacementSeen>,
     /// Frequencies of the CPUs' clocks, in order of time; empty if rprof did not watch them.
     pub clocks: Vec<ClockSeen>,
@@ -46,7 +46,7 @@ pub struct TimedEvidence {
     pub page_faults: Option<(u64, u64)>,
     /// Samples and intervals outside of these seconds were left out; `None`: none was.
     pub part: Option<(f64, f64)>,
-    /// Seconds that windows of the single pass took, in order: what was seen there is left out.
+    /// Seconds that windows of the single pass took, in order: samples taken there are left out.
     #[serde(default)]
     pub apart: Vec<(f64, f64)>,
     /// Why the sampler did not look at blocked threads; `None`: it did.
@@ -57,7 +57,7 @@ pub struct TimedEvidence {
     pub warnings: Vec<Warning>,
 }
 
-/// A look at where the CPUs are.
+/// A look at the places of the CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlacementSeen {
     /// Nanoseconds of CLOCK_MONOTONIC.
@@ -127,20 +127,20 @@ pub struct Sample {
     pub kernel: bool,
     /// Seen off the CPU (the ptrace sampler sees blocked threads, too).
     pub off_cpu: bool,
-    /// Number of the CPU it was on, where the source reports it.
+    /// Number of the CPU it was on, if the source reports it.
     pub cpu: Option<u32>,
-    /// Where it was blocked; `None` on a CPU, and where that is not known.
+    /// The place it was blocked at; `None` on a CPU, and if that is not known.
     pub blocked: Option<BlockedIn>,
     /// The marked regions that its thread was in: index into the paths of the evidence's marks, 0 for none.
     pub path: u32,
 }
 
-/// Where a thread was blocked.
+/// The place a thread was blocked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedIn {
     /// The number of the system call; `None`: in none, which is a page fault.
     pub call: Option<u32>,
-    /// The file of the call's first argument, where it is one.
+    /// The file of the call's first argument, if it is one.
     pub file: Option<FileKind>,
 }
 

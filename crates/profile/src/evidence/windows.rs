@@ -20,7 +20,7 @@ const LEAST_NATIVE: f64 = 0.4;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
     /// From when the first thread was stopped until the last one ran natively again, in nanoseconds of CLOCK_MONOTONIC; several
-    /// spans where windows were thrown together.
+    /// spans if windows were thrown together.
     pub spans: Vec<(u64, u64)>,
     /// CPU seconds in which threads waited for answers of rprof, translations for the most part.
     pub waited_s: f64,

@@ -19,7 +19,7 @@ pub(super) struct FrontEnd {
     per_slot: u32,
     /// Time at which the last taken branches were fetched.
     last_taken: u32,
-    /// Taken branches whose targets the first level of the branch target buffer holds.
+    /// Taken branches with targets in the first level of the branch target buffer.
     targets: Sets,
     decoded: Sets,
     l1i: Sets,

@@ -7,7 +7,7 @@ use rprof_profile::account::Cause;
 pub(super) struct Node {
     /// Cycle.
     pub time: u32,
-    /// The node whose event this one waited for last.
+    /// The node that this one waited for last.
     pub from: u32,
     /// Parts of the time since `from`: waiting for a port, translation, the level of the line, its bandwidth.
     pub port: u16,

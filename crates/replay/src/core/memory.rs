@@ -168,7 +168,7 @@ impl<'a> Memory<'a> {
         if level == Level::Dram {
             arrival.bandwidth_cause = index(Cause::DramBandwidth);
         }
-        // Where lines follow each other they fall to banks in turn.
+        // Lines that follow each other fall to banks in turn.
         let place = if self.change.unit_stride { u64::from(number) } else { line };
         let (arrives, queued) = match foreseen {
             Some((into_l2, into_l1)) => self.prefetched((level, place), into_l2.min(start), into_l1.min(start), writes),

@@ -1,4 +1,4 @@
-//! Loops whose cycles are known beforehand.
+//! Loops with a number of cycles known beforehand.
 
 use iced_x86::{
     Code, Encoder, Instruction, MemoryOperand,

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A buffer whose entries are given back in the order in which they were taken.
+/// A buffer that gets its entries back in the order in which they were taken.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     /// For each of the last `entries`, the time of its release and the node that released it.

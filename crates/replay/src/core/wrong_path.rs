@@ -1,6 +1,6 @@
 //! Loads behind a mispredicted branch that are issued before it is resolved.
 //!
-//! Until then the core executes the wrong side of the branch, and then the code behind the point where both sides meet. The right path
+//! Until then the core executes the wrong side of the branch, and then the code behind the meeting point of both sides. The right path
 //! executes the loads of that code again. If their addresses do not depend on either side, it finds their lines on the way. Without these
 //! loads the model would serialise independent memory look-ups with a branch in between.
 

@@ -29,7 +29,7 @@ pub struct FormCost {
     pub bypass: u8,
 }
 
-/// Operations whose results reach some consumers sooner than others.
+/// Operations with results that reach some consumers sooner than others.
 pub const BYPASSES: usize = 4;
 
 /// `extra[producer][consumer]`: cycles × [`PER_CYCLE`] on top of the producer's latency. Index 0 is for everything that is not measured,
@@ -111,7 +111,7 @@ fn ports(source: &Source, kind: Kind, width: Width) -> Option<u32> {
     found.map(|mask| mask as u32 & (INTEGER_PORTS | VECTOR_PORTS)).filter(|&mask| mask != 0)
 }
 
-/// The form whose ports are measured and that runs where `kind` does on most cores.
+/// The form with measured ports that runs on the same ports as `kind` on most cores.
 fn like(kind: Kind) -> Kind {
     match kind {
         Kind::VMul => Kind::FMul,

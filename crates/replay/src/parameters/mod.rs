@@ -1,4 +1,4 @@
-//! The core in cycles: read from this machine's ceilings, assumed where one is missing. No table of CPU models.
+//! The core in cycles: read from this machine's ceilings, assumed if one is missing. No table of CPU models.
 
 mod forms;
 mod source;
@@ -54,7 +54,7 @@ pub struct CoreParameters {
     pub dram: u32,
     /// Cycles from the data of a store to a load of it, by a vector register of one lane.
     pub forward: u32,
-    /// By a general register, whose operand ([`Renaming`](super::op::Renaming)) is plain and written the same way; with another base;
+    /// By a general register: its operand ([`Renaming`](super::op::Renaming)) is plain and written the same way; with another base;
     /// has four bytes; is computed with at once; is never renamed.
     pub renamed_forward: u32,
     pub rebased_forward: u32,
@@ -79,13 +79,13 @@ pub struct CoreParameters {
     /// Banks that lines of L2 and of L3 fall to in turn, a power of two, and cycles × 16 that one of them takes for a line.
     pub l2_banks: Banks,
     pub l3_banks: Banks,
-    /// Further cycles of a hit in the second-level TLB, of a walk whose entries are in caches, and of one for a line from memory.
+    /// Further cycles of a hit in the second-level TLB, of a walk with its entries in caches, and of one for a line from memory.
     pub second_tlb: u32,
     pub walk: u32,
     pub far_walk: u32,
     /// Walks under way at a time.
     pub walks: u32,
-    /// Bytes of code whose decoded form is kept, and bytes of L1I.
+    /// Bytes of code kept in decoded form, and bytes of L1I.
     pub decoded_bytes: u32,
     pub l1i_bytes: u32,
     /// Slots × 16 a cycle of code that is not kept decoded, and that comes from L2.
@@ -142,7 +142,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
     let integer_window = count("window.int", 97.0);
     let vector_window = count("window.vector", f64::from(integer_window));
     let forward = forward(source);
-    // Half a cycle of it is the cost of the chain's moves where renaming hands values on.
+    // Half a cycle of it is the cost of the chain's moves if renaming hands values on.
     let renamed = |id: &str| source.or(id, source.cycles(id), f64::from(forward)).floor() as u32;
     let refill = source.or("mispredict", source.cycles("mispredict"), 18.0);
     CoreParameters {
@@ -232,7 +232,7 @@ fn lines(source: &Source, level: &str, threads: u32, otherwise: f64) -> [u32; 2]
     [64.0 / read, 128.0 / write].map(|cycles| (cycles * 16.0).round().clamp(1.0, 65_535.0) as u32)
 }
 
-/// A cache whose banks were not measured has one bank that takes no time.
+/// A cache without measured banks has one bank that takes no time.
 fn banks(source: &Source, level: &str) -> Banks {
     let count =
         source.count(&format!("banks.{level}")).map_or(1, |count| (count.round().max(1.0) as u32).next_power_of_two());

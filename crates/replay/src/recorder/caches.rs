@@ -11,7 +11,7 @@ const LINE_BITS: u32 = 6;
 /// Entries and ways of the translation buffers; assumed, they differ little between cores of the last ten years.
 const FIRST_TLB: (usize, usize) = (64, 4);
 const SECOND_TLB: (usize, usize) = (2048, 16);
-/// Caches where the machine's are not known.
+/// Caches assumed if the machine's are not known.
 const ASSUMED_L1: (usize, usize) = (32 << 10, 8);
 const ASSUMED_L2: (usize, usize) = (1 << 20, 16);
 /// Lines of one access that the caches look up; the rest of a longer string counts the same way.

@@ -39,7 +39,7 @@ pub(super) struct Directions {
     entry_bits: u32,
     tables: Vec<Entry>,
     base: Vec<i8>,
-    /// −8 … 7: not negative where the shorter history is the better guess while an entry is new.
+    /// −8 … 7: not negative if the shorter history is the better guess while an entry is new.
     trust_alternative: i8,
     random: u32,
     until_ageing: u32,

@@ -18,9 +18,9 @@ pub(super) enum Ending {
     Conditional,
     /// A call with a single target.
     Call,
-    /// A jump whose target is computed.
+    /// A jump to a computed target.
     IndirectJump,
-    /// A call whose target is computed.
+    /// A call of a computed target.
     IndirectCall,
     /// A return.
     Return,

@@ -6,7 +6,7 @@ use super::history::History;
 const LENGTHS: [Option<usize>; 4] = [None, Some(1), Some(3), Some(5)];
 /// Entries of a table, as a power of two.
 const ENTRY_BITS: u32 = 10;
-/// Calls whose return addresses a core remembers; assumed.
+/// Number of return addresses that a core remembers; assumed.
 const RETURNS: usize = 32;
 
 #[derive(Debug, Clone, Copy, Default)]

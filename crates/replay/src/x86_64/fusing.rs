@@ -1,4 +1,4 @@
-//! Multiplications whose product only one addition of the same block uses: both could be one fused operation.
+//! Multiplications with a product that only one addition of the same block uses: both could be one fused operation.
 
 use crate::form::{Form, Kind};
 use crate::op::{NO_FORM, NONE, Op, kind};

@@ -146,7 +146,7 @@ fn conditional(access: OpAccess) -> bool {
     matches!(access, OpAccess::CondWrite | OpAccess::ReadCondWrite)
 }
 
-/// Idioms whose result does not depend on their operands.
+/// Idioms with a result that does not depend on their operands.
 pub(super) fn clears(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let (a, b) = match instruction.op_count() {

@@ -434,7 +434,7 @@ pub(super) fn adds_constant(instruction: &Instruction) -> bool {
     }
 }
 
-/// Plain loads and stores, whose work the load and store ports do alone.
+/// Plain loads and stores: only the load and store ports work for them.
 fn moves_only(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let merges = instruction.op_mask().is_k() && !instruction.zeroing_masking();

@@ -13,7 +13,7 @@ use rprof_roofline::device::terms::LAUNCH;
 /// The longest name in a tooltip: the profile has it whole.
 const TOOLTIP: usize = 500;
 
-/// The section, empty where no GPU was used.
+/// The section, empty if no GPU was used.
 pub fn section(profile: &Profile, view: &View) -> String {
     let Some(devices) = &profile.devices else { return String::new() };
     let mut out = String::from("<h2>GPU</h2>\n");
@@ -37,7 +37,7 @@ pub fn section(profile: &Profile, view: &View) -> String {
     out + &sentences(devices, view)
 }
 
-/// A table; `of(row)` is the tooltip of a row's name, and what stands before it.
+/// A table; `of(row)` is the tooltip of a row's name, and the text before it.
 fn table(rows: &Rows, of: impl Fn(usize) -> (String, String)) -> String {
     let class = |i: usize| if i == 0 || rows.words.contains(&i) { " class=\"words\"" } else { "" };
     let mut out = format!("<h3>{}</h3>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));
@@ -65,7 +65,7 @@ fn table(rows: &Rows, of: impl Fn(usize) -> (String, String)) -> String {
     out + "</div>\n"
 }
 
-/// The terms of a kernel: what each ceiling takes of its time.
+/// The terms of a kernel: the time that each ceiling takes.
 fn terms(k: &Kernel) -> String {
     let Some(a) = k.analysis.as_ref().filter(|a| !a.terms.is_empty()) else { return String::new() };
     let mut out = String::from(

@@ -1,5 +1,5 @@
-//! Ceilings whose value differs between two profiles: another machine, or measured anew. Their intervals are errors of every comparison
-//! of roof fractions; ceilings that both profiles share cancel out.
+//! Ceilings with a value that differs between two profiles: another machine, or measured anew. Their intervals are errors of every
+//! comparison of roof fractions; ceilings that both profiles share cancel out.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use rprof_profile::{Function, Machine};
 pub struct Moved<'p>(HashMap<&'p str, f64>);
 
 impl<'p> Moved<'p> {
-    /// Of two machines, or of one whose ceilings were measured twice.
+    /// Of two machines, or of one with ceilings measured twice.
     pub fn between(old: &'p Machine, new: &'p Machine) -> Moved<'p> {
         let values: HashMap<_, _> = new.ceilings.iter().map(|c| ((&*c.id, c.threads), c.value)).collect();
         let mut moved: HashMap<&str, f64> = HashMap::new();

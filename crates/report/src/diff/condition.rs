@@ -17,7 +17,7 @@ use crate::palette;
 
 use super::figure::Figure;
 
-/// Whose figure is asked for.
+/// The owner of the figure that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// Any function that has a part of the program worth judging.

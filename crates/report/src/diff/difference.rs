@@ -81,13 +81,13 @@ impl Difference<'_> {
         matches!(self.outcome(), Outcome::Grew | Outcome::Fell)
     }
 
-    /// after − before; a figure that was not seen is 0. `None` where one of them is not known.
+    /// after − before; a figure that was not seen is 0. `None` if one of them is not known.
     pub fn absolute(&self) -> Option<f64> {
         let seen = |reading: Reading<'_>| reading.value().or(reading.interval().map(|(value, _)| value));
         Some(seen(self.new)? - seen(self.old)?)
     }
 
-    /// (after − before) / before; `None` where that was nothing or is not known.
+    /// (after − before) / before; `None` if that was nothing or is not known.
     pub fn relative(&self) -> Option<f64> {
         let old = self.old.value().filter(|value| *value > 0.0)?;
         Some(self.absolute()? / old)

@@ -29,7 +29,7 @@ const LOOPS: usize = 5;
 const KERNELS: usize = 60;
 /// Calls of MPI at most.
 const CALLS: usize = 60;
-/// The flame graph may have so many bytes.
+/// Largest size of the flame graph in bytes.
 const MOST_FLAMES: usize = 200_000;
 /// Characters of a name.
 const NAME: usize = 70;

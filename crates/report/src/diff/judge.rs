@@ -104,7 +104,7 @@ fn of_difference(d: &Difference<'_>, test: &Test) -> Result<bool, String> {
     }
 }
 
-/// `holds`, unless it does not, and the figures are known too badly to tell a change by `share` in the direction `sign`. A `share` of 0
+/// `holds`, unless it does not, and the figures are known too badly to show a change by `share` in the direction `sign`. A `share` of 0
 /// asks for any change beyond the error.
 fn decided(d: &Difference<'_>, holds: bool, share: f64, sign: f64) -> Result<bool, String> {
     let half = d.half().zip(d.old.value()).filter(|(_, old)| *old > 0.0).map(|(half, old)| half / old);

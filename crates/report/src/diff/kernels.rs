@@ -21,7 +21,7 @@ pub struct KernelChange<'p> {
     pub symbol: &'p str,
     /// Seconds of all launches.
     pub time: Difference<'p>,
-    /// Launches; `None` where the profile has no GPU.
+    /// Launches; `None` if the profile has no GPU.
     pub launches: (Option<u64>, Option<u64>),
 }
 

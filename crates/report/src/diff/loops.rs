@@ -39,7 +39,7 @@ fn level<'p>(old: Side<'p>, new: Side<'p>, found: &mut Loops<'p>) {
     }
 }
 
-/// Where a loop is in its function.
+/// A loop's place in its function.
 #[derive(PartialEq, Eq, Hash)]
 enum Place {
     /// Lines below the function's first one.

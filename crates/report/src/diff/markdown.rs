@@ -133,7 +133,7 @@ fn calls(diff: &Diff<'_>) -> String {
     out
 }
 
-/// Text that stays text: no markup, no link, and nobody is mentioned.
+/// Text that stays text: no markup, no link, and no mention of a user.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for c in printable(text).chars() {

@@ -127,7 +127,7 @@ impl<'p> Diff<'p> {
 /// A change below this part of the program is counted, but not shown to people.
 const WORTH_TELLING: f64 = 1e-3;
 
-/// So many of those that changed are shown in any case.
+/// Number of changes that are shown in any case.
 const ALWAYS_TOLD: usize = 5;
 
 /// The part of the program that each change is: that of the figure which changed most, and that of its greatest figure.

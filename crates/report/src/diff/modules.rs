@@ -14,7 +14,7 @@ pub struct Renamed<'p> {
     pub new: &'p str,
 }
 
-/// A module whose new name is not known.
+/// A module without a known new name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecided<'p> {
     pub old: &'p str,
@@ -103,7 +103,7 @@ fn names(profile: &Profile) -> BTreeMap<&str, HashSet<&str>> {
     names
 }
 
-/// How many names the modules of each pair share, where any.
+/// How many names the modules of each pair share, if any.
 fn shared<'p>(
     left: &BTreeSet<&'p str>,
     right: &BTreeSet<&'p str>,

@@ -1,7 +1,7 @@
 //! Calls of MPI in two profiles, by function of MPI and by the function that calls it: callers keep their names when lines move.
 //!
-//! Calls and bytes are exact, unless a process ran natively from some time on, or windows estimate them. Seconds are sums of one run, whose
-//! error is not known.
+//! Calls and bytes are exact, unless a process ran natively from some time on, or windows estimate them. Seconds are sums of one run, with
+//! an unknown error.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ fn of_run(value: Option<f64>, why: &str) -> Reading<'_> {
     value.map_or(Reading::Missing(why), Reading::NoInterval)
 }
 
-/// All that both profiles can tell, the greatest difference in seconds first. None unless both have calls of MPI.
+/// All that both profiles show, the greatest difference in seconds first. None unless both have calls of MPI.
 pub fn changes<'p>(old: &'p Profile, new: &'p Profile) -> Vec<CallsChange<'p>> {
     let (Some(old), Some(new)) = (&old.mpi, &new.mpi) else { return Vec::new() };
     let mut sums: BTreeMap<(&str, &str), [Sum; 2]> = BTreeMap::new();

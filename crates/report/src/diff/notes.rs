@@ -20,7 +20,7 @@ use super::words::several;
 
 /// Characters of a name in a note.
 const NAME: usize = 60;
-/// From so many figures on, at least one is expected to change by chance.
+/// From this number of figures on, at least one is expected to change by chance.
 const MANY: usize = 20;
 /// Names in a note.
 const NAMES: usize = 4;
@@ -66,7 +66,7 @@ pub enum Note<'p> {
     DoubtfulClass { functions: usize, first: &'p str },
     /// Times of one run each.
     OneRun,
-    /// So many figures that some differ by chance.
+    /// Enough figures that some differ by chance.
     Chance { figures: usize },
     /// Counts are compared exactly.
     Exact,
@@ -324,7 +324,7 @@ fn ranks_of(profile: &Profile) -> Vec<u32> {
     all
 }
 
-/// How functions were found to be the same, where that may be wrong.
+/// How functions were found to be the same, if that may be wrong.
 fn matched<'p>(diff: &Diff<'p>) -> Vec<Note<'p>> {
     let mut notes = Vec::new();
     let both = || diff.changes.iter().filter_map(|change| Some((change.old?, change.new?)));

@@ -82,7 +82,7 @@ fn divide<'p>(mut group: Alike<'p>, found: &mut Pairs<'p>) {
     }
 }
 
-/// Takes the pairs whose key no other function of the group has.
+/// Takes the pairs with a key that no other function of the group has.
 fn take<'p, K: Hash + Eq>(group: &mut Alike<'p>, found: &mut Pairs<'p>, key: impl Fn(&Function) -> Option<K>) {
     let pairs = unique::take(&mut group.old, &mut group.new, &key, &key);
     found.pairs.extend(pairs.into_iter().map(|(old, new)| Pair { old: Some(old), new: Some(new) }));

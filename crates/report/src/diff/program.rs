@@ -102,7 +102,7 @@ impl Sum {
 const COMMON: f64 = 0.1;
 
 /// Share of the work of both programs that is in functions of both. Shared libraries, what every program has and code without symbols do
-/// not count; `None` where nothing else is left, or, in one of them, nothing else but a `main` that is compared.
+/// not count; `None` if nothing else is left, or, in one of them, nothing else but a `main` that is compared.
 pub fn common_share(changes: &[Change<'_>]) -> Option<f64> {
     let is_both = |change: &Change<'_>| change.old.is_some() && change.new.is_some();
     let share = |own: fn(&Change<'_>) -> f64| {

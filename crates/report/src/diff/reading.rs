@@ -29,7 +29,7 @@ pub enum Reading<'p> {
     Exact(u64),
     /// The value, and half the width of its 95 % interval.
     Within { value: f64, half: f64 },
-    /// A value whose error is not known.
+    /// A value of unknown error.
     NoInterval(f64),
     /// A part was counted: the whole is at least this.
     AtLeast(u64),
@@ -49,7 +49,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Value and half width where both are known; 0 and the limit of a figure that was not seen.
+    /// Value and half width if both are known; 0 and the limit of a figure that was not seen.
     pub fn interval(&self) -> Option<(f64, f64)> {
         match *self {
             Reading::Exact(value) => Some((value as f64, 0.0)),

@@ -47,7 +47,7 @@ pub fn text(diff: &Diff<'_>, width: usize) -> String {
     out
 }
 
-/// The changed functions, at most `most`, and classes that changed; empty where none did.
+/// The changed functions, at most `most`, and classes that changed; empty if none did.
 pub fn changes(diff: &Diff<'_>, most: usize, width: usize) -> String {
     let mut rows = Rows {
         title: String::new(),
@@ -115,7 +115,7 @@ fn class(change: &Change<'_>) -> Option<String> {
         .then(|| format!("{}: {old} → {new}", name::shorten(change.name(), 60)))
 }
 
-/// Kernels of GPUs whose time changed, or may have.
+/// Kernels of GPUs with a time that changed, or may have.
 fn kernels(diff: &Diff<'_>, width: usize) -> String {
     let shown: Vec<_> = diff
         .kernels

@@ -1,4 +1,4 @@
-//! Pairs of functions whose key no other function of their side has.
+//! Pairs of functions with a key that no other function of their side has.
 
 use std::collections::HashMap;
 use std::hash::Hash;

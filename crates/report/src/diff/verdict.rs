@@ -80,7 +80,7 @@ pub fn sentence(diff: &Diff<'_>) -> String {
     out
 }
 
-/// `Instructions +20 % (1.20 G → 1.44 G, exact)`; `None` where they were not measured in both.
+/// `Instructions +20 % (1.20 G → 1.44 G, exact)`; `None` if they were not measured in both.
 pub fn total(diff: &Diff<'_>, figure: Figure) -> Option<String> {
     let total = diff.total(figure)?;
     let d = &total.difference;

@@ -26,7 +26,7 @@ pub fn reading_as(show: impl Fn(f64) -> String, reading: &Reading<'_>) -> String
     }
 }
 
-/// `+20 %`; the difference itself where there was nothing before, `?` where it is not known.
+/// `+20 %`; the difference itself if there was nothing before, `?` if it is not known.
 pub fn change(d: &Difference<'_>) -> String {
     match (d.outcome(), d.relative(), d.absolute()) {
         (Outcome::Unknown(_), ..) | (_, _, None) => "?".into(),
@@ -40,7 +40,7 @@ pub fn change(d: &Difference<'_>) -> String {
     }
 }
 
-/// `exact`, `± 3.1 %` of the value before, or the error itself where there was nothing before.
+/// `exact`, `± 3.1 %` of the value before, or the error itself if there was nothing before.
 pub fn error(d: &Difference<'_>) -> String {
     match (d.is_exact(), d.half(), d.old.value().filter(|old| *old > 0.0)) {
         (true, ..) => "exact".into(),

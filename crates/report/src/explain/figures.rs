@@ -13,7 +13,7 @@ fn cell(value: Option<String>) -> String {
     value.unwrap_or_else(|| ABSENT.to_owned())
 }
 
-/// Seconds by cause as the core model replays them; `None` where nothing was replayed.
+/// Seconds by cause as the core model replays them; `None` if nothing was replayed.
 pub fn account(f: &Function) -> Option<Rows> {
     let account = f.account.as_ref().filter(|account| account.model_s > 0.0)?;
     let mut parts: Vec<_> = account.parts.iter().filter(|(_, s)| **s >= LEAST * account.model_s).collect();
@@ -36,7 +36,7 @@ pub fn account(f: &Function) -> Option<Rows> {
 /// A ceiling this many times above the lowest is none: a level of the caches from which a function that computes reads a few bytes.
 const NO_LIMIT: f64 = 1000.0;
 
-/// Its own ceilings, low effort first, then the memory levels; `None` where it was not counted.
+/// Its own ceilings, low effort first, then the memory levels; `None` if it was not counted.
 pub fn ladder(f: &Function) -> Option<Rows> {
     let unit = format!("{}/s", table::operations(f.analysis.axis.as_deref()));
     let ceilings = &f.analysis.ceilings;

@@ -23,10 +23,10 @@ pub use figures::measures;
 
 /// Rows of a table at most; `profile.json` has all.
 pub const ROWS: usize = 12;
-/// Functions that are shown at full length where several match.
+/// Functions that are shown at full length if several match.
 const SHOWN: usize = 3;
 
-/// Title of the part that has the instructions of a loop; the text has it only where there are no source lines.
+/// Title of the part that has the instructions of a loop; the text has it only if there are no source lines.
 pub const INSTRUCTIONS: &str = "Instructions of its hottest loop";
 
 /// A part: sentences, then a table.

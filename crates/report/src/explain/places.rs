@@ -25,7 +25,7 @@ fn count(n: Option<u64>) -> String {
     cell(n.map(|n| si(n as f64, "")))
 }
 
-/// `… and 7 more` where a table has not all.
+/// `… and 7 more` if a table has not all.
 fn cut(all: usize) -> Vec<String> {
     if all > ROWS { vec![format!("… and {} more in profile.json", all - ROWS)] } else { Vec::new() }
 }
@@ -159,7 +159,7 @@ pub fn branches(f: &Function) -> Option<Rows> {
     })
 }
 
-/// Its threads, the busiest first; `None` where there was one.
+/// Its threads, the busiest first; `None` if there was one.
 pub fn threads(profile: &Profile, f: &Function) -> Option<Rows> {
     let mut all: Vec<_> = f.per_thread.iter().collect();
     all.sort_by(|a, b| b.cpu_s.unwrap_or(0.0).total_cmp(&a.cpu_s.unwrap_or(0.0)));

@@ -1,4 +1,4 @@
-//! The ground of a flame graph: dark where the reader's pages are, or where the page around it says so.
+//! The ground of a flame graph: dark if the reader's pages are, or if the page around it says so.
 
 /// Style sheet: `data-theme` of the document is the choice of a page that has the picture in a frame.
 const STYLE: &str = "

@@ -1,4 +1,4 @@
-//! The legend below a flame graph: what its colours mean.
+//! The legend below a flame graph: the meaning of its colours.
 
 use std::fmt::Write;
 

@@ -11,7 +11,7 @@ pub fn add(into: &mut Function, other: &Function, arrangement: Arrangement) {
     }
 }
 
-/// Ranks work at the same time: the shorter time lies within the longer one, and what is left of the longer one has its own threads alone.
+/// Ranks work at the same time: the shorter time lies within the longer one, and the rest of the longer one has its own threads alone.
 fn beside(into: &mut Function, other: &Function) {
     let times = into.time_s.zip(other.time_s);
     into.lambda = times.and_then(|(a, b)| lambda((into, a), (other, b)));

@@ -108,7 +108,7 @@ fn add(into: &mut Function, other: Function, arrangement: Arrangement) {
     add_all(&mut into.loops, other.loops, arrangement);
 }
 
-/// Instructions stay where all parts have the same ones.
+/// Instructions stay if all parts have the same ones.
 fn disassembly(into: &mut Function, other: Option<Disassembly>) {
     let Some(own) = into.disassembly.take() else { return };
     into.disassembly = other.and_then(|other| own.plus(&other));

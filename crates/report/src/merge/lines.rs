@@ -8,8 +8,8 @@ use super::sums::sum;
 use rprof_profile::Function;
 use rprof_profile::function::{InlineFacts, LineFacts};
 
-/// Adds the lines and inlined functions of `other` to those of `into`. Call it when the figures of both functions are added up: what is
-/// not known of the function is not known of its lines.
+/// Adds the lines and inlined functions of `other` to those of `into`. Call it when the figures of both functions are added up: a
+/// figure not known of the function is not known of its lines.
 pub fn add(into: &mut Function, lines: Vec<LineFacts>, inlined: Vec<InlineFacts>) {
     let key = |line: &LineFacts| (line.file.clone(), line.line);
     into.lines = together(std::mem::take(&mut into.lines), lines, key, |own, other| {
@@ -42,7 +42,7 @@ pub fn add(into: &mut Function, lines: Vec<LineFacts>, inlined: Vec<InlineFacts>
     }
 }
 
-/// By time, then by instructions; what has more comes first.
+/// By time, then by instructions; the greater first.
 fn most_first(a: (Option<f64>, Option<u64>), b: (Option<f64>, Option<u64>)) -> Ordering {
     let seconds = |s: Option<f64>| s.unwrap_or(0.0);
     seconds(b.0).total_cmp(&seconds(a.0)).then(b.1.cmp(&a.1))

@@ -58,7 +58,7 @@ pub fn compare(whole: &mut Profile, parts: &[(Option<f64>, usize)]) {
     }
 }
 
-/// `None`: a rank was not timed, or has several threads, whose work may overlap.
+/// `None`: a rank was not timed, or has several threads with work that may overlap.
 fn efficiency(ranks: &[Rank], parts: &[(Option<f64>, usize)]) -> Option<Efficiency> {
     if parts.len() < 2 || parts.iter().any(|(_, threads)| *threads > 1) {
         return None;

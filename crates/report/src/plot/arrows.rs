@@ -1,4 +1,4 @@
-//! Two profiles on one roofline: a ring where a function was, a dot where it is now, an arrow between them.
+//! Two profiles on one roofline: a ring for a function's old place, a dot for the new one, an arrow between them.
 
 use svg::Node;
 use svg::node::element::{Circle, Group, Polygon};
@@ -29,7 +29,7 @@ pub struct Moved<'a> {
     pub is_changed: bool,
 }
 
-/// The picture: ceilings of `new`, or of `old` where the former has none.
+/// The picture: ceilings of `new`, or of `old` if the former has none.
 pub fn svg(old: &Profile, new: &Profile, moved: &[Moved<'_>]) -> String {
     let moved = &moved[..moved.len().min(MOST)];
     let axes = Axes::of(new, Precision::Mixed);
@@ -119,7 +119,7 @@ fn function(frame: &Frame, old: Option<&Dot<'_>>, new: Option<&Dot<'_>>, is_chan
     g
 }
 
-/// Where a function was.
+/// A function's old place.
 fn ring(d: &Dot<'_>, at: (f64, f64)) -> Circle {
     let mut ring = Circle::new()
         .set("cx", page::round(at.0))
@@ -138,7 +138,7 @@ fn ring(d: &Dot<'_>, at: (f64, f64)) -> Circle {
     ring
 }
 
-/// From the edge of the ring to that of the dot; nothing where they touch.
+/// From the edge of the ring to that of the dot; nothing if they touch.
 fn arrow((from, to): ((f64, f64), (f64, f64)), (r_from, r_to): (f64, f64), (old, new): (&Dot<'_>, &Dot<'_>)) -> Group {
     let mut g = Group::new();
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);

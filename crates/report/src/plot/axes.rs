@@ -1,4 +1,4 @@
-//! What the axes of a roofline count: FLOPs, or instructions where next to no FLOPs are executed. One picture has one unit.
+//! What the axes of a roofline count: FLOPs, or instructions if next to no FLOPs are executed. One picture has one unit.
 //!
 //! ```text
 //! rate        operations / time          the same operations on both axes
@@ -30,7 +30,7 @@ pub enum Axes {
 /// A function on some axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
-    /// Operations per second; `None` where its time was not measured.
+    /// Operations per second; `None` if its time was not measured.
     pub rate: Option<f64>,
     /// Operations per byte.
     pub oi: Oi,
@@ -101,7 +101,7 @@ impl Axes {
         format!("operational intensity [{operations}/byte]")
     }
 
-    /// What a function must have for a place.
+    /// The figures that a function must have for a place.
     pub fn needed(self) -> &'static str {
         match self {
             Axes::Dp | Axes::Sp => "FLOPs and bytes",
@@ -109,7 +109,7 @@ impl Axes {
         }
     }
 
-    /// Where `f` is; `None` where it has no such operations, or next to none.
+    /// The place of `f`; `None` if it has no such operations, or next to none.
     pub fn place(self, f: &Function) -> Option<Place> {
         match self {
             Axes::Dp | Axes::Sp => computes(f).then_some(Place { rate: f.analysis.flop_rate, oi: f.analysis.oi }),

@@ -26,7 +26,7 @@ const NAME_WIDTH: usize = 26;
 /// The intensity of a function that a panel is drawn over.
 type Intensity = fn(&Spot<'_>) -> f64;
 
-/// What the picture shows.
+/// Content of the picture.
 struct Content<'p> {
     axes: Axes,
     spots: Vec<Spot<'p>>,
@@ -52,7 +52,7 @@ pub fn is_drawn(profile: &Profile) -> bool {
     content(profile).is_some()
 }
 
-/// The picture, where [`is_drawn`].
+/// The picture, if [`is_drawn`].
 pub fn svg(profile: &Profile) -> Option<String> {
     let Content { axes, spots, slopes, roofs } = content(profile)?;
     let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));

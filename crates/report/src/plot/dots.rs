@@ -67,7 +67,7 @@ pub fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
     (frame.x.at(d.intensity.min(frame.x.high())).min(edge), frame.y.at(d.rate))
 }
 
-/// Draws the dots. The hottest get rings and whiskers; labels go where they cover nothing.
+/// Draws the dots. The hottest get rings and whiskers; labels go to free places.
 pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
     let mut g = Group::new();
     // Labels are placed in the order of the dots, hottest first; small dots are drawn on top of large ones.
@@ -160,7 +160,7 @@ pub(super) fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Take
     labelled(g, &d.function.name, radius(d.function), at, taken);
 }
 
-/// Writes `name` beside a dot of radius `r` at `at`, where it covers nothing.
+/// Writes `name` beside a dot of radius `r` at `at`, in a free place.
 pub(super) fn labelled(g: &mut Group, name: &str, r: f64, at: (f64, f64), taken: &mut Taken) {
     const SIZE: f64 = 12.0;
     let text = name::shorten(name, 28);

@@ -1,6 +1,6 @@
 //! Families of measured curves: the text of each picture around its curves.
 
-/// Curves whose ids begin alike share a picture.
+/// Curves with ids that begin alike share a picture.
 #[derive(Debug, Clone, Copy)]
 pub struct Family<'a> {
     /// How the ids begin.

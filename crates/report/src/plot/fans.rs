@@ -17,7 +17,7 @@ const HEIGHT: f64 = 1080.0;
 /// Height of one panel with its axis.
 const PANEL: f64 = 500.0;
 
-/// The picture: both placements, one below the other; `None` where there is no imbalance to have.
+/// The picture: both placements, one below the other; `None` if there is no imbalance to have.
 pub fn svg(machine: &Machine) -> Option<String> {
     let parts: Vec<u32> =
         machine.ceilings.iter().filter_map(|c| c.id.strip_prefix("imbalance.")?.parse().ok()).collect();

@@ -65,7 +65,7 @@ pub fn svg(profile: &Profile, f: &Function) -> String {
     format!("{page}\n")
 }
 
-/// Dots claim their places first, and labels avoid the lines where they can.
+/// Dots claim their places first, and labels avoid the lines if they can.
 fn reserve(frame: &Frame, own: &Own<'_>, taken: &mut Taken) {
     let at = spot(frame, own);
     taken.take(Area::around(at.0, at.1, 10.0));
@@ -118,7 +118,7 @@ fn frame(profile: &Profile, own: &Own<'_>, area: Area) -> Frame {
     }
 }
 
-/// At the axis' middle where no bytes are known.
+/// At the axis' middle if no bytes are known.
 fn spot(frame: &Frame, own: &Own<'_>) -> (f64, f64) {
     let x = own.intensity.map_or((frame.area.left + frame.area.right) / 2.0, |i| frame.x.at(i));
     (x.clamp(frame.area.left, frame.area.right - 12.0), frame.y.at(own.rate))
@@ -351,7 +351,7 @@ fn dot(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
     g
 }
 
-/// A name beside a point, where there is room, with a line to it where that is far.
+/// A name beside a point if there is room, with a line to it if it is far away.
 fn beside(g: &mut Group, at: (f64, f64), reach: f64, text: &str, taken: &mut Taken) {
     let chars = text.chars().count();
     let width = text_width(chars, SIZE);

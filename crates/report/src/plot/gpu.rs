@@ -21,7 +21,7 @@ const MOST_DOTS: usize = 24;
 /// The intensity axis ends this far beyond the highest ridge.
 const BEYOND_RIDGE: f64 = 30.0;
 
-/// A counted kernel with FLOPs and bytes of DRAM. Those whose work is integer have no place: the axis is of FLOPs.
+/// A counted kernel with FLOPs and bytes of DRAM. Those with integer work have no place: the axis is of FLOPs.
 struct Dot<'a> {
     kernel: &'a Kernel,
     analysis: &'a Analysis,
@@ -44,7 +44,7 @@ pub fn pictures(profile: &Profile, view: &View) -> Vec<String> {
     profile.machine.gpus.iter().filter_map(picture).collect()
 }
 
-/// The same without kernels, for a GPU that was measured; `None` where it has no roofs or no bandwidths.
+/// The same without kernels, for a GPU that was measured; `None` if it has no roofs or no bandwidths.
 pub fn of_machine(gpu: &Gpu) -> Option<String> {
     (!ceilings(gpu).is_empty() && !slopes(gpu).is_empty()).then(|| svg(gpu, &[]))
 }
@@ -141,7 +141,7 @@ fn radius(d: &Dot<'_>) -> f64 {
     4.0 + 14.0 * d.share.clamp(0.0, 1.0).sqrt()
 }
 
-/// At the edge where it is beyond the axes.
+/// At the edge if it is beyond the axes.
 fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
     let edge = frame.area.right - radius(d) - 2.0;
     (frame.x.at(d.intensity).min(edge), frame.y.at(d.rate).min(frame.area.bottom - 2.0))

@@ -10,7 +10,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// Of a text of `chars` characters at `size` whose baseline starts at (x, y).
+    /// Of a text of `chars` characters at `size` with its baseline from (x, y).
     pub fn of_text(x: f64, y: f64, chars: usize, size: f64) -> Area {
         Area { left: x, top: y - 0.8 * size, right: x + text_width(chars, size), bottom: y + 0.25 * size }
     }

@@ -38,7 +38,7 @@ pub fn ceilings(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
     }
 }
 
-/// The issue width, and the rates of programs whose instructions are all of one kind.
+/// The issue width, and the rates of programs with instructions of one kind only.
 fn of_instructions(machine: &Machine) -> Vec<Ceiling> {
     let kinds = [
         ("l1.access.store.int", "stores alone", "rf-ceiling"),
@@ -118,7 +118,7 @@ pub struct Frame {
     pub y: LogScale,
 }
 
-/// `label` along the line from `from` to `to`, where nothing is; `None` if it is too long for it.
+/// `label` along the line from `from` to `to`, in a free place; `None` if it is too long for it.
 pub fn along((from, to): ((f64, f64), (f64, f64)), label: &str, taken: &mut Taken) -> Option<svg::node::element::Text> {
     let angle = (to.1 - from.1).atan2(to.0 - from.0);
     let length = text_width(label.chars().count(), 11.0);
@@ -194,7 +194,7 @@ fn ends(frame: &Frame, bandwidth: f64, top: f64) -> Option<(f64, f64)> {
     (end > start).then_some((start, end))
 }
 
-/// Labels leave a line free where they can.
+/// Labels leave a line free if they can.
 fn avoid(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
     const STEP: f64 = 4.0;
     let steps = ((to.0 - from.0).hypot(to.1 - from.1) / STEP).ceil().clamp(1.0, 400.0) as u32;

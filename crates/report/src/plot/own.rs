@@ -54,11 +54,11 @@ pub struct Own<'f> {
     pub function: &'f Function,
     /// What it counts.
     pub axes: Axes,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
     /// Measured operations per second.
     pub rate: f64,
-    /// Operational intensity at the outermost level with bytes; 1 where none has, `None` then.
+    /// Operational intensity at the outermost level with bytes; 1 if none has, `None` then.
     pub intensity: Option<f64>,
     /// Operations per second that its bound allows.
     pub bound: Option<f64>,
@@ -70,7 +70,7 @@ pub struct Own<'f> {
 }
 
 impl<'f> Own<'f> {
-    /// Of `f` on `machine`; `None` where it has no rate.
+    /// Of `f` on `machine`; `None` if it has no rate.
     pub fn of(machine: &Machine, f: &'f Function) -> Option<Own<'f>> {
         let a = &f.analysis;
         let axes = Axes::of_function(f);

@@ -55,7 +55,7 @@ pub fn document(width: f64, height: f64, title: &str, note: &str) -> Document {
     page
 }
 
-/// A text whose baseline starts at (x, y).
+/// A text with its baseline from (x, y).
 pub fn text(x: f64, y: f64, class: &str, content: &str) -> Text {
     Text::new(content).set("x", round(x)).set("y", round(y)).set("class", class)
 }
@@ -130,7 +130,7 @@ pub fn frame(area: Area) -> Rectangle {
         .set("class", "rf-frame")
 }
 
-/// A label on an axis: `100 GFLOP/s` rather than `1.00e11`, `256 KiB` where the axis has powers of two.
+/// A label on an axis: `100 GFLOP/s` rather than `1.00e11`, `256 KiB` if the axis has powers of two.
 pub fn tick(value: f64, unit: &str, scale: &LogScale) -> String {
     if scale.is_binary() && unit == "B" {
         return binary(value);

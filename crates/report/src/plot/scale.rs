@@ -1,6 +1,6 @@
 //! Logarithmic axes.
 
-/// Where an axis has its lines and labels.
+/// The places of an axis' lines and labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Steps {
     /// At powers of ten.

@@ -14,7 +14,7 @@ const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 520.0;
 const COLOURS: [&str; 8] = ["#2d70cd", "#e2583e", "#24a082", "#d6781c", "#6c4cc4", "#ce426c", "#3c9e48", "#8a8f98"];
 
-/// One picture of all curves whose id starts with `family` (`workingset`); `None` if the machine has none.
+/// One picture of all curves of `family` (`workingset`); `None` if the machine has none.
 pub fn svg(machine: &Machine, family: &str) -> Option<String> {
     let family = Family::named(family);
     let prefix = format!("{}.", family.name);
@@ -111,7 +111,7 @@ struct Style {
     dashed: bool,
 }
 
-/// Where the caches end.
+/// The ends of the caches.
 fn caches(machine: &Machine, area: Area, x: &LogScale) -> Group {
     let mut g = Group::new();
     for cache in &machine.caches {

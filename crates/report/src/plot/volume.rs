@@ -69,7 +69,7 @@ fn lowest(roofs: &Roofs, oi: f64, cai: f64) -> (Roof, f64) {
     all.into_iter().fold(all[0], |lowest, one| if one.1 < lowest.1 { one } else { lowest })
 }
 
-/// Where the unit cube lies in the picture.
+/// The unit cube's place in the picture.
 struct View {
     area: Area,
 }

@@ -8,7 +8,7 @@ use crate::regions::{self, Rows};
 use rprof_profile::Machine;
 use rprof_profile::machine::Ceiling;
 
-/// Those whose id begins with `prefix`; of each id the one of most threads that has a value, else any.
+/// Those with this prefix; of each id the one of most threads that has a value, else any.
 fn wanted<'m>(machine: &'m Machine, prefix: &str) -> Vec<&'m Ceiling> {
     let mut all: Vec<&Ceiling> = machine.ceilings.iter().filter(|c| c.id.starts_with(prefix)).collect();
     all.sort_by(|a, b| a.id.cmp(&b.id).then(b.value.is_some().cmp(&a.value.is_some())).then(b.threads.cmp(&a.threads)));

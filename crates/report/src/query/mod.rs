@@ -27,7 +27,7 @@ pub enum Query<'q> {
     Top { by: By, limit: usize },
     /// Why a function is held.
     Explain { name: &'q str },
-    /// The machine's ceilings whose id begins so.
+    /// The machine's ceilings with this prefix.
     Ceilings { prefix: &'q str, limit: usize },
     /// The first call sites of MPI.
     Mpi { limit: usize },
@@ -84,12 +84,12 @@ fn list(items: Vec<Value>, total: usize) -> Value {
     json!({ "cut": total - items.len(), "total": total, "items": items })
 }
 
-/// `… and 12 of 19 more (--limit)`, empty where nothing was cut.
+/// `… and 12 of 19 more (--limit)`, empty if nothing was cut.
 fn cut(shown: usize, total: usize) -> String {
     if total > shown { format!("… and {} more of {total} (--limit N)\n", total - shown) } else { String::new() }
 }
 
-/// The function of that name, else the hottest one whose name contains it, and the others that do.
+/// The function of that name, else the hottest one with a name that contains it, and the others that do.
 fn find<'p>(profile: &'p Profile, name: &str) -> Result<(&'p Function, Vec<&'p Function>), NoSuchName> {
     let is_named = |f: &&Function| f.is_called(name);
     let is_shown = |f: &&Function| f.is_shown_as(name);

@@ -6,10 +6,10 @@ use crate::{View, mpi, regions, wrap};
 use rprof_profile::Profile;
 use rprof_profile::mpi::{CallSite, Mpi};
 
-/// What a text says where no call was seen.
+/// What a text says if no call was seen.
 const NONE: &str = "No call of MPI is in this profile: it made none, or neither a counted pass nor samples saw one.";
 
-/// As JSON; `mpi` is `null` where no call was seen.
+/// As JSON; `mpi` is `null` if no call was seen.
 pub fn json(profile: &Profile, limit: usize) -> Value {
     json!({ "run": super::run(profile), "mpi": profile.mpi.as_ref().map(|mpi| of_mpi(mpi, limit)) })
 }

@@ -1,4 +1,4 @@
-//! The communication-aware roofline: its table, its picture, and where dots and roofs are in it.
+//! The communication-aware roofline: its table, its picture, and the places of dots and roofs in it.
 
 use super::formats::well_formed;
 use super::sample;

@@ -169,7 +169,7 @@ fn programs_that_work_in_main_alone_are_compared_by_it() {
     let text = told(&naive, &of("other", &["other+0x10"]));
     let why = "! These are profiles of different programs, naive and other: they have other names, and no function of";
     assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{text}");
-    // A main without other functions in common is no likeness where both have other work.
+    // A main without other functions in common is no likeness if both have other work.
     let text = told(&of("naive", &["main", "sort"]), &of("other", &["main", "draw"]));
     assert!(text.contains("different programs"), "{text}");
 }

@@ -260,7 +260,7 @@ fn attribute(tag: &str, name: &str) -> f64 {
     tag.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
 }
 
-/// Where the axis `name` of a roofline has a value.
+/// A value's position on the axis `name` of a roofline.
 fn scale(svg: &str, name: &str) -> impl Fn(f64) -> f64 {
     let ends = svg.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap();
     let ends: Vec<f64> = ends.split(' ').map(|end| end.parse().unwrap()).collect();
@@ -299,7 +299,7 @@ fn a_program_without_flops_is_drawn_in_instructions() {
         dots += 1;
     }
     assert!(dots >= 8, "{dots} dots");
-    // What belongs to a dot beyond the axis stays in the picture, too.
+    // The parts of a dot beyond the axis stay in the picture, too.
     let mut far = profile.clone();
     far.functions.iter_mut().find(|f| f.name == "gemm_block").unwrap().bytes.as_mut().unwrap().dram = Some(1000);
     let svg = render(&far, Format::Svg, &View::default()).unwrap();
@@ -384,7 +384,7 @@ fn an_empty_profile_says_that_there_was_too_little() {
     profile.functions.clear();
     profile.samples.clear();
     profile.machine = Default::default();
-    // There is no picture of work where none is named, nor of communication without ranks.
+    // There is no picture of work if none is named, nor of communication without ranks.
     let optional = [Format::Work, Format::Communication];
     for format in Format::ALL.into_iter().filter(|f| !optional.contains(f)) {
         let text = render(&profile, format, &View::default()).unwrap();

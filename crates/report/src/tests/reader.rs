@@ -9,7 +9,7 @@ use crate::{ReportError, json as reader, schema};
 use rprof_profile::counters::{Counter, ThreadCount};
 use rprof_profile::function::Source;
 
-/// Every place in `value` where an object has a field or an array an item, as JSON pointers.
+/// Every field of an object and item of an array in `value`, as JSON pointers.
 fn places(value: &Value, at: String, out: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(k, v)| (k.replace('~', "~0").replace('/', "~1"), v)).collect(),
@@ -24,7 +24,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
     }
 }
 
-/// Fields that may be absent: added after the contract, or absent where they are empty.
+/// Fields that may be absent: added after the contract, or absent if they are empty.
 fn optional(pointer: &str) -> bool {
     const NAMES: [&str; 75] = [
         "disassembly",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::json;
 use rprof_profile::Profile;
 
-/// Where the recorded profile lies.
+/// Path of the recorded profile.
 pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/profiles/kernels.json")
 }

@@ -10,8 +10,8 @@ use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
 const WAVEFRONTS: f64 = 4.0;
-/// So many sectors for each access of a warp prove that not all of their bytes are used. More than 32 are no access' own: copies to
-/// shared memory that go past the registers have sectors, and are not among these instructions.
+/// This number of sectors for each access of a warp proves that not all of their bytes are used. More than 32 are no access' own:
+/// copies to shared memory that go past the registers have sectors, and are not among these instructions.
 const SCATTERED: std::ops::RangeInclusive<f64> = 16.5..=32.0;
 /// Fewer working lanes than this of a warp's 32 are few. (A block of one thread has one.)
 const FEW_LANES: f64 = 16.0;

@@ -74,7 +74,7 @@ pub fn is_launch_bound(device: &Device, kernels: &[Kernel]) -> bool {
     seconds > 0.0 && device.idle.launch_s >= LATE * seconds
 }
 
-/// Share of the multiprocessors that get no block, of the shape with most time; 0 where that is not known.
+/// Share of the multiprocessors that get no block, of the shape with most time; 0 if that is not known.
 pub fn empty(kernel: &Kernel, gpu: &Gpu) -> f64 {
     let blocks = kernel.shapes.first().map(|shape| shape.grid.iter().map(|n| f64::from(*n)).product::<f64>());
     let share = blocks.map(|blocks| 1.0 - blocks / f64::from(gpu.multiprocessors.max(1)));

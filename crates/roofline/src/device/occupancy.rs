@@ -43,7 +43,7 @@ pub struct LaunchOccupancy {
 }
 
 impl LaunchOccupancy {
-    /// Of `shape` on `gpu`; `None` where figures of the GPU are missing or the shape fits no multiprocessor.
+    /// Of `shape` on `gpu`; `None` if figures of the GPU are missing or the shape fits no multiprocessor.
     pub fn of(shape: &Shape, gpu: &Gpu) -> Option<LaunchOccupancy> {
         let threads: u32 = shape.block.iter().try_fold(1u32, |product, n| product.checked_mul(*n))?;
         let warps = threads.div_ceil(WARP);

@@ -48,7 +48,7 @@ pub fn terms(kernel: &Kernel, gpu: &Gpu) -> Vec<Term> {
     terms
 }
 
-/// Counted launches represent all: by their time, where that is known, else by their number.
+/// Counted launches represent all: by their time, if that is known, else by their number.
 pub fn scale(kernel: &Kernel, counts: &Counts) -> f64 {
     match (counts.seconds > 0.0, counts.launches) {
         (true, _) => kernel.seconds / counts.seconds,
@@ -85,7 +85,7 @@ fn seconds(work: f64, rate: f64, id: &str) -> Option<Term> {
     (work > 0.0 && rate > 0.0).then(|| Term { ceiling: id.into(), seconds: work / rate, refuted: false })
 }
 
-/// The measured ceiling of DRAM whose share of writes is nearest to that of `counts`.
+/// The measured ceiling of DRAM with the share of writes nearest to that of `counts`.
 fn dram_ceiling(counts: &Counts, gpu: &Gpu) -> Option<&'static str> {
     let written = counts.dram_write? / counts.dram().filter(|bytes| *bytes > 0.0)?;
     let measured = DRAM.into_iter().filter(|(id, _)| gpu.value(id).is_some());

@@ -108,7 +108,7 @@ fn path(profile: &Profile, frames: &[Id], leaf: u32) -> Vec<Id> {
     let mut at = Some(leaf);
     // A stack's parent comes before it; a broken file ends at its length.
     while let Some(stack) = at.and_then(|i| profile.stacks.get(i as usize)) {
-        // What the compiler put into a function is part of that function.
+        // Code that the compiler inlined into a function is part of that function.
         let is_inlined = profile.frames.get(stack.frame as usize).is_none_or(|frame| frame.inlined);
         if !is_inlined {
             path.extend(frames.get(stack.frame as usize));

@@ -15,7 +15,7 @@ use rprof_profile::mpi::{CallSite, SizeClass};
 use rprof_profile::mpi_name::MpiName;
 use rprof_profile::network::{Curve, Distance, Network, PairCurve};
 
-/// Bytes from which a send is taken to wait for its receiver where no such size was measured.
+/// Bytes from which a send is taken to wait for its receiver if no such size was measured.
 const LONG: u64 = 64 << 10;
 
 /// What a call does, as far as its cost is concerned.
@@ -33,7 +33,7 @@ enum Kind {
     Completion,
 }
 
-/// What a call does, by the name of its blocking form. `None`: a call whose cost is not known.
+/// What a call does, by the name of its blocking form. `None`: a call of unknown cost.
 fn kind(blocking: &str) -> Option<Kind> {
     Some(match blocking {
         "Send" | "Bsend" | "Ssend" | "Rsend" => Kind::Send,
@@ -84,7 +84,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
         Kind::Collective { from_root } => {
             let members = site.members?;
             let curve = &network.collective(&site.call, members)?.cost;
-            // A root hands over for all: its calls stand for those of the other ranks.
+            // A root hands over for all: its calls represent those of the other ranks.
             let has_bytes = classes().any(|class| class.0 > 0);
             for &SizeClass(from, calls, bytes) in classes() {
                 if from_root && has_bytes && from == 0 {
@@ -116,7 +116,7 @@ pub fn of_site(site: &CallSite, network: &Network, at_once: u32) -> Option<Netwo
             }
         }
     }
-    // What was sent is on its way while what is received is waited for: it counts once.
+    // The sent message is on its way while the received one is waited for: the time counts once.
     if nonblocking && kind == Kind::Receive {
         return Some(NetworkSeconds::default());
     }

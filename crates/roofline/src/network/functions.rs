@@ -11,7 +11,7 @@ use rprof_profile::{Function, Profile};
 
 /// Most functions that are listed.
 const MOST: usize = 40;
-/// Functions whose seconds differ by less than this share are the same work.
+/// Functions with seconds that differ by less than this share are the same work.
 const SAME: f64 = 0.05;
 /// Frames below `main`, which belong to no program.
 const START: [&str; 3] = ["_start", "__libc_start_call_main", "__libc_start_main"];
@@ -107,7 +107,7 @@ impl Sums {
             add(&mut sum.work_s, function.cpu_s);
             add(&mut sum.flops, function.flops.map(|flops| flops.total as f64));
             add(&mut sum.dram_bytes, function.bytes.and_then(|bytes| bytes.dram).map(|bytes| bytes as f64));
-            // What no ceiling explains is taken as it is.
+            // Time that no ceiling explains is taken as it is.
             let fraction = function.analysis.roof_fraction.map_or(1.0, |fraction| fraction.min(1.0));
             sum.bound_s += share * fraction * function.cpu_s.unwrap_or(0.0);
         }

@@ -10,7 +10,7 @@
 
 use rprof_profile::Profile;
 
-/// `None`: not known, or ranks have several threads, whose seconds may overlap.
+/// `None`: not known, or ranks have several threads, with seconds that may overlap.
 pub fn timed_share(profile: &Profile) -> Option<f64> {
     let mpi = profile.mpi.as_ref()?;
     let work: f64 = profile.functions.iter().filter_map(|f| f.cpu_s).sum();

@@ -26,7 +26,7 @@ const HALF: f64 = 0.5;
 /// A saving is listed from this share of the seconds in MPI on.
 const WORTHWHILE: f64 = 0.05;
 
-/// Seconds in MPI, and what is known of them.
+/// Seconds in MPI, and the known facts about them.
 struct InMpi {
     mpi_s: f64,
     waiting_s: Option<f64>,

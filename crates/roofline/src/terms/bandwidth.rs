@@ -69,12 +69,12 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     if !removed.has(Deficiency::WriteAllocate) || t.needless_fills() <= 0.0 {
         return Some(plain);
     }
-    // Streaming stores, where lines are overwritten whole: no fill, and they go past the caches. On some hosts they are slower.
+    // Streaming stores, if lines are overwritten whole: no fill, and they go past the caches. On some hosts they are slower.
     t = past_the_caches(t);
     Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
 }
 
-/// The same traffic with stores past the caches where they avoid fills. Other functions may have written back this function's lines.
+/// The same traffic with stores past the caches if they avoid fills. Other functions may have written back this function's lines.
 pub fn past_the_caches(mut t: Traffic) -> Traffic {
     let needless = t.needless_fills();
     t.dram_nt += needless;
@@ -115,7 +115,7 @@ fn traffic(subject: &Subject<'_>) -> Option<Traffic> {
     subject.function.work.as_ref().and_then(|w| w.traffic)
 }
 
-/// Bytes whose direction is not known, over the best bandwidth of any kind: the loosest bound.
+/// Bytes of unknown direction, over the best bandwidth of any kind: the loosest bound.
 fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let Some(bytes) = bytes else {
         trace.lacks(format!("bytes at {level} not measured"));
@@ -143,7 +143,7 @@ fn dram(kinds: &[Kind], read: f64, written: f64, small_share: f64) -> Flow<'_> {
     Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small_share }
 }
 
-/// Bytes at one level by direction, and the kinds whose bandwidth bounds them.
+/// Bytes at one level by direction, and the kinds of stream that bound them by their bandwidth.
 struct Flow<'k> {
     level: &'k str,
     kinds: &'k [Kind],
@@ -165,7 +165,7 @@ struct Point {
 }
 
 impl Flow<'_> {
-    /// Of one of its kinds; `None` where that was not measured.
+    /// Of one of its kinds; `None` if that was not measured.
     fn point(&self, (kind, written): Kind, threads: u32, host: Host<'_>) -> Option<Point> {
         let id = format!("{}.{kind}", self.level);
         let huge_rate = host.peek(&id, threads, self.scaling)?;

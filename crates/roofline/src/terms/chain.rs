@@ -57,9 +57,9 @@ pub fn breakable(subject: &Subject<'_>) -> bool {
 
 /// Whether each value of `chain` needs the one before for more than a sum, or is a result itself: it has no partial results.
 ///
-/// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers
-/// are recurrences, and so are long integer paths (generators of random numbers), and values that a conditional move chooses from what was
-/// computed of the one before. A compare and a conditional move alone are a minimum or maximum.
+/// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers are
+/// recurrences, and so are long integer paths (generators of random numbers), and values that a conditional move chooses from results of
+/// the one before. A compare and a conditional move alone are a minimum or maximum.
 pub fn is_recurrence(chain: &Chain) -> bool {
     // A chain that restarts in every iteration waits for no earlier iteration.
     if chain.restart_every.is_some_and(|every| every <= 1.0) {
@@ -120,7 +120,7 @@ fn is_within_iterations(chain: &Chain, host: Host<'_>, trace: &mut Trace) -> boo
     }
 }
 
-/// W where it was not measured.
+/// W if it was not measured.
 const WINDOW: f64 = 64.0;
 
 /// The cycle that takes longest and its seconds per iteration; `None` if the loop has no cycle outside memory.

@@ -106,7 +106,7 @@ fn point(filler: &str, n: u32, code_bytes: u64, host: Host<'_>, threads: u32, tr
     Some(value / full_flops(FpOp::Fma, Precision::Dp, width) * f64::from(n))
 }
 
-/// The id for this code footprint: `.l1i` and `.l2` forms where the host has them and the code is that large.
+/// The id for this code footprint: `.l1i` and `.l2` forms if the host has them and the code is that large.
 fn with_footprint(id: &str, code_bytes: u64, host: Host<'_>) -> String {
     let l1i = host.machine().caches.iter().find(|c| c.level == 1).map_or(32 << 10, |c| c.size.min(32 << 10));
     let suffix = match code_bytes {

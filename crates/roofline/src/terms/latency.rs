@@ -1,4 +1,4 @@
-//! T_latency: misses whose latency the core cannot hide (Little's law: misses × latency / concurrency).
+//! T_latency: misses with a latency that the core cannot hide (Little's law: misses × latency / concurrency).
 //!
 //! ```text
 //! chases   T = Σ over loops of [ n_dram / R_chase(c) + (n_l3 · lat_l3 + n_l2 · lat_l2 + n_l1 · lat_l1 + other steps) / c ]
@@ -38,7 +38,7 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
     parts(subject, threads, removed, trace).map(|p| p.dram + p.cache)
 }
 
-/// T_latency at `threads` by where the latency comes from.
+/// T_latency at `threads` by the source of the latency.
 pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<Parts> {
     let Some(work) = &subject.function.work else {
         trace.lacks("address dependencies not counted");

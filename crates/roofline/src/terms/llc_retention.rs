@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Lines without a stride behave as LRU predicts (Zen 5, 32 MiB: of a cyclic stream of 64 MiB half is retained, of a chase a
-//! tenth). 0 where one of these figures was not measured.
+//! tenth). 0 if one of these figures was not measured.
 
 use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::machine::Machine;
@@ -24,8 +24,8 @@ pub fn share(subject: &Subject<'_>) -> f64 {
     going_round * of_streams(subject.host.machine(), round as f64).unwrap_or(0.0)
 }
 
-/// Share of a cyclic stream through `bytes` that this host's last level retains beyond LRU; `None` where that was not measured, or
-/// where the whole stream has room.
+/// Share of a cyclic stream through `bytes` that this host's last level retains beyond LRU; `None` if that was not measured, or if
+/// the whole stream has room.
 fn of_streams(machine: &Machine, bytes: f64) -> Option<f64> {
     machine.caches.iter().max_by_key(|cache| cache.level).filter(|last| bytes > last.size as f64)?;
     let sweep = machine.sweep("workingset.read", 1)?;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each term is computed for k threads and then weighted by how long k threads were at work ([`Team::seconds`]). In-core
-//! terms contain no memory stalls. A term whose ceilings were not measured is `None` with the reason in its trace.
+//! terms contain no memory stalls. A term without measured ceilings is `None` with the reason in its trace.
 
 pub mod access;
 pub mod bandwidth;
@@ -105,7 +105,7 @@ impl TermId {
 /// One term of one function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Term {
-    /// Least seconds, or `None` where not computable.
+    /// Least seconds, or `None` if not computable.
     pub seconds: Option<f64>,
     /// The ceilings that it was computed from.
     pub trace: Trace,
@@ -120,13 +120,13 @@ pub struct Subject<'a> {
     pub host: Host<'a>,
     /// On how many threads it ran.
     pub team: Team,
-    /// Mean / greatest load of the memory controllers, where they were uneven while it ran.
+    /// Mean / greatest load of the memory controllers, if they were uneven while it ran.
     pub uneven: Option<f64>,
     /// How its bytes from memory are spread over its threads.
     pub spread: Spread,
     /// The part of its work that wider vectors could do.
     pub vector: Vector,
-    /// Where its lines from memory were before.
+    /// Earlier places of its lines from memory.
     pub reuse: Reuse,
 }
 

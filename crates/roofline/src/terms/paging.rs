@@ -8,9 +8,8 @@
 //!
 //! A stream comes to the end of a page after 64 lines, however many there are: w is 1.
 //! R, R_4k, B and B_4k are measured in a buffer far beyond the caches. s is the share of the function's lines from memory on pages of
-//! 4 KiB. w is the share of that cost which a smaller working set pays, whose tables the caches hold: from the distance between
-//! the sweeps `latency.4k` and `latency.huge`. Where s, w, R_4k or B_4k is not known, nothing is added: the bound is
-//! looser.
+//! 4 KiB. w is the share of that cost which a smaller working set pays, with its tables in the caches: from the distance between the
+//! sweeps `latency.4k` and `latency.huge`. If s, w, R_4k or B_4k is not known, nothing is added: the bound is looser.
 
 use rprof_profile::machine::{Machine, ON_SMALL_PAGES};
 use rprof_profile::pages::Pages;
@@ -39,13 +38,13 @@ pub fn small_id(id: &str) -> String {
     format!("{id}{ON_SMALL_PAGES}")
 }
 
-/// 1/rate where `share` of the lines is on small pages.
+/// 1/rate if `share` of the lines is on small pages.
 pub fn per_unit(huge_rate: f64, small_rate: f64, share: f64) -> f64 {
     let (huge, small) = (1.0 / huge_rate, 1.0 / small_rate.min(huge_rate));
     huge + share * (small - huge)
 }
 
-/// w of a working set of `bytes`; `None` where the sweeps were not measured, or show no cost.
+/// w of a working set of `bytes`; `None` if the sweeps were not measured, or show no cost.
 fn walked_in(machine: &Machine, bytes: f64) -> Option<f64> {
     let (small, huge) = (machine.sweep("latency.4k", 1)?, machine.sweep("latency.huge", 1)?);
     let extra = |bytes: f64| Some(small.at(bytes)? - huge.at(bytes)?);

@@ -38,7 +38,7 @@ pub fn replacing(mix: &[MixEntry]) -> f64 {
     divider.map(|e| e.instructions as f64 * (replacement(e.precision) - 1.0)).sum()
 }
 
-/// T_pipe at `threads`, in seconds. Leaves out arithmetic whose throughput was not measured, and notes that in `trace`.
+/// T_pipe at `threads`, in seconds. Leaves out arithmetic without a measured throughput, and notes that in `trace`.
 pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let Some(work) = &subject.function.work else {
         return from_flops_alone(subject, threads, trace);
@@ -48,7 +48,7 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
         let demands = demands(&work.mix, subject.host, threads, removed, trace);
         groups_seconds(&demands, subject.host, trace)
     };
-    // Fusing helps only where the add pipes are not needed beside the FMA pipes.
+    // Fusing helps only if the add pipes are not needed beside the FMA pipes.
     let unfused = arithmetic(removed.but(Deficiency::Fma));
     let best = if removed.has(Deficiency::Fma) { unfused.min(arithmetic(removed)) } else { unfused };
     Some(best.max(integer))
@@ -123,7 +123,7 @@ fn idealised(entry: &MixEntry, host: Host<'_>, removed: Removed) -> (FpOp, Width
     (target, wide, full.min(entry.instructions as f64) * fused)
 }
 
-/// Factor by which the removal of the SIMD deficiency shrinks the number of arithmetic instructions; 1 where there is none.
+/// Factor by which the removal of the SIMD deficiency shrinks the number of arithmetic instructions; 1 if there is none.
 ///
 /// `s = Σ instructions after / Σ instructions before`
 pub fn simd_shrink(mix: &[MixEntry], host: Host<'_>) -> f64 {
@@ -220,7 +220,7 @@ fn pair_rate(a: FpOp, b: FpOp, p: Precision, w: Width, host: Host<'_>, trace: &m
     Some(value / flops * scale)
 }
 
-/// Integer arithmetic of this function at the integer pipes' rate, as vectors without SIMD deficiency; `None` where the host
+/// Integer arithmetic of this function at the integer pipes' rate, as vectors without SIMD deficiency; `None` if the host
 /// has no such ceiling.
 fn integer_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let work = subject.function.work.as_ref()?;

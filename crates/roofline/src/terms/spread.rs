@@ -15,7 +15,7 @@ const EVEN: f64 = 0.75;
 /// Shares of a function's bytes from memory by how many threads move them at once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spread {
-    /// `shares[k-1]` = share(k); empty where threads are even, or where it is not known.
+    /// `shares[k-1]` = share(k); empty if threads are even or it is not known.
     shares: Vec<f64>,
     /// Bytes of the busiest thread / all.
     pub busiest: f64,

@@ -37,7 +37,7 @@ pub struct Vector {
     in_loops: f64,
     /// s of floating-point arithmetic.
     floating: f64,
-    /// s of integers, where the arithmetic is on integers, with the bytes of an element.
+    /// s of integers, if the arithmetic is on integers, with the bytes of an element.
     integer: Option<(f64, u32)>,
 }
 
@@ -79,7 +79,7 @@ impl Vector {
         1.0 - self.share * (1.0 - self.shrink())
     }
 
-    /// Where it is integers that become vectors: the bytes of one.
+    /// If it is integers that become vectors: the bytes of one.
     pub fn integers(&self) -> Option<u32> {
         self.integer.map(|(_, bytes)| bytes)
     }
@@ -106,7 +106,7 @@ fn shares(work: &Work) -> (f64, f64) {
     (fitting / all * covered, covered)
 }
 
-/// Bytes of the elements that an integer loop goes through: of most of its accesses; `None` where these are of no order.
+/// Bytes of the elements that an integer loop goes through: of most of its accesses; `None` if these are of no order.
 fn element(work: &Work) -> Option<u32> {
     let data = || work.accesses.iter().filter(|a| matches!(a.kind, AccessKind::Load | AccessKind::Store));
     let all: u64 = data().map(|a| a.count).sum();

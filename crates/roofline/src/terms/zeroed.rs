@@ -22,7 +22,7 @@ pub fn without(subject: &Subject<'_>, mut t: Traffic) -> Traffic {
     t
 }
 
-/// Share of the lines from memory of the function of `subject` that page faults zeroed; 0 where the cost of one is not known.
+/// Share of the lines from memory of the function of `subject` that page faults zeroed; 0 if the cost of one is not known.
 fn share(subject: &Subject<'_>) -> f64 {
     let f = subject.function;
     let Some(traffic) = f.work.as_ref().and_then(|work| work.traffic).filter(|t| t.misses() > 0.0) else { return 0.0 };

@@ -142,7 +142,8 @@ fn nine_streams_of_stores_go_past_the_caches_too() {
     let saved = saving(&f, "write-allocate").expect("non-temporal stores");
     assert!(saved.advice.contains("non-temporal"), "{saved:?}");
     assert!((share(&f, "write-allocate") - 0.33).abs() < 0.1, "{}", share(&f, "write-allocate"));
-    // Of scalar stores, whose lines push each other out of L1 meanwhile, the same is known; there instructions hold it.
+    // Of scalar stores, with lines that push each other out of L1 meanwhile, the same is known; there instructions hold
+    // it.
     let scalar = function("lbm", "step").work.and_then(|work| work.traffic).expect("simulated");
     assert!(scalar.dram_fill > 0.0 && scalar.needless_fills() > 0.9 * scalar.dram_fill, "{scalar:?}");
 }

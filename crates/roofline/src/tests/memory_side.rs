@@ -83,7 +83,7 @@ fn cycles(role: &str, share: f64, function: &Function) -> Counter {
     }
 }
 
-/// Random accesses whose latency takes most of the time.
+/// Random accesses with a latency that takes most of the time.
 fn random(stalled: f64, full: f64) -> Function {
     let lines = |t: &mut Traffic| (t.dram_read, t.random_lines, t.l3_misses) = (64.0, 1.0, 1.0);
     let mut function = Kernel::new("random").traffic(lines).took(1e3).function;

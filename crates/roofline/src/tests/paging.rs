@@ -9,11 +9,11 @@ use rprof_profile::{Ceiling, Function};
 
 /// Accesses on small pages take this much longer far beyond the caches.
 const SLOWER: f64 = 1.25;
-/// Bytes of the largest set of the sweeps, and of one where half of that is paid.
+/// Bytes of the largest set of the sweeps, and of one that pays half of that.
 const LARGEST: f64 = (1u64 << 30) as f64;
 const HALF_WAY: u64 = 1 << 25;
 
-/// One chase whose every load memory serves, with a share of small pages.
+/// One chase with every load served by memory, with a share of small pages.
 fn chase(small: f64, touched: u64) -> Function {
     let k = Kernel::new("chase").fp(1, FpOp::Add, Precision::Dp, Width::Scalar);
     let k = k.chain(1, &[ChainStep::Load]).traffic(|t| {
@@ -100,7 +100,7 @@ fn huge_pages_are_advised_with_what_they_save() {
     }
 }
 
-/// A copy whose stores fill lines, or go past the caches, with a share of small pages.
+/// A copy with stores that fill lines, or go past the caches, with a share of small pages.
 fn copy(small: f64, past_caches: bool) -> Function {
     let k = Kernel::new("copy").traffic(|t| {
         (t.dram_read, t.dram_write) = if past_caches { (64.0, 64.0) } else { (128.0, 64.0) };
@@ -126,7 +126,7 @@ fn streams_on_small_pages_have_the_bandwidth_of_such_pages() {
         let expected = (small > 0.0).then_some(factor * before - before);
         assert_eq!(saving.is_some(), expected.is_some(), "{:?}", found.analysis.savings);
         assert!(saving.zip(expected).is_none_or(|(s, gain)| (s.seconds / gain - 1.0).abs() < 1e-9), "{saving:?}");
-        // Where such pages were not measured, the model uses the looser bound.
+        // If such pages were not measured, the model uses the looser bound.
         let others = with_small_pages(|c| c.id.starts_with("dram.chase."));
         assert_eq!(dram(&analysed(function, others)), before);
     }

@@ -84,7 +84,7 @@ fn timed(hz: f64) -> Pass {
 
 #[test]
 fn chance_refutes_nothing() {
-    // A third of the time that memory allows: refuted by 143 samples where 429 are expected, not by 1 or 3 where 4 or 10 are.
+    // A third of the time that memory allows: refuted by 143 samples if 429 are expected, not by 1 or 3 if 4 or 10 are.
     let refuted = |hz: f64| {
         let kernel = impossible();
         let seconds = kernel.function.time_s.expect("timed");

@@ -1,4 +1,4 @@
-//! Samples a process that runs already, with its descendants, until somebody ends that or the process does.
+//! Samples a process that runs already, with its descendants, until that is ended from outside or the process ends.
 
 use std::collections::HashMap;
 use std::io;

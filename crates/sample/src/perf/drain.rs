@@ -27,8 +27,8 @@ impl Drain {
         &self.rings
     }
 
-    /// Reads all buffers at time `now_ns` and passes on, in order of time, the records whose order is final; all records if
-    /// `now_ns` is `u64::MAX`.
+    /// Reads all buffers at time `now_ns` and passes on, in order of time, the records that have their final place in
+    /// it; all records if `now_ns` is `u64::MAX`.
     pub fn round(&mut self, now_ns: u64, take: impl FnMut(Event)) {
         self.read();
         self.hand_over(now_ns.saturating_sub(COMMIT_NS), take);

@@ -17,8 +17,8 @@ use rprof_tracee::markers::find;
 pub(super) struct Held(Pid);
 
 impl Held {
-    /// Prepares that for a child at the gate whose program at `path` has markers. `None` if it has none, or if holding could
-    /// change the program: a traced program gets no privileges of its file's owner.
+    /// Prepares that for a child at the gate if its program at `path` has markers. `None` if it has none, or if holding
+    /// could change the program: a traced program gets no privileges of its file's owner.
     pub fn prepare(child: Pid, path: &Path) -> Option<Held> {
         if find::markers(path).ok()?.is_empty() || gains_privileges(path) {
             return None;

@@ -38,10 +38,10 @@ pub(super) struct Markers {
     outlet: Outlet,
     set: Vec<Counter>,
     files: HashMap<String, ElfFile>,
-    /// Files whose markers have uprobes; these apply to every process that maps them.
+    /// Files with uprobes on their markers; these apply to every process that maps them.
     probed: HashSet<PathBuf>,
     processes: HashMap<u32, Process>,
-    /// Interfaces whose calls rprof does not see, with the reason.
+    /// Interfaces with calls that rprof does not see, with the reason.
     pub refused: BTreeMap<Api, String>,
 }
 

@@ -111,7 +111,7 @@ struct Pass {
     recorder: Recorder,
     blocked: Blocked,
     markers: Markers,
-    /// Fed where the clocks follow from the samples.
+    /// Fed if the clocks follow from the samples.
     clock: CycleClock,
     terms: Terms,
     lost: u64,
@@ -120,7 +120,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// Reads the buffers until the first process has exited. `None`: somebody asked rprof to leave it alone.
+    /// Reads the buffers until the first process has exited. `None`: rprof was asked to leave it alone.
     fn follow(&mut self, pid: Pid, gate: &Gate) -> Result<Option<Reaped>, SampleError> {
         let exit = reap::exit_descriptor(pid).ok();
         let pollable = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };

@@ -68,7 +68,8 @@ pub(super) struct Opened {
     pub terms: Terms,
 }
 
-/// The first terms to try. `greatest_rate`: for an event whose rate the kernel limits; it does not limit that of its own timer.
+/// The first terms to try. `greatest_rate`: for an event with a rate that the kernel limits; it does not limit that of its own
+/// timer.
 pub(super) fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -> Terms {
     let trigger = if cycles_interrupt { Trigger::Cycles } else { Trigger::CpuClock };
     let highest_hz = options.highest_hz();

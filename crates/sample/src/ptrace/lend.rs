@@ -1,7 +1,8 @@
 //! Lends processes to a visit, which traces them itself, and takes them back.
 //!
-//! A thread leaves in a stop: what it stopped for, signals and job control included, reaches it as if nobody had traced it.
-//! One that a stop would harm (its system call would end) or that does not stop in time stays, and so do threads that end.
+//! A thread leaves in a stop: what it stopped for, signals and job control included, reaches it as if it had not been
+//! traced. One that a stop would harm (its system call would end) or that does not stop in time stays, and so do threads
+//! that end.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ impl Observer {
         let gone: Vec<u32> =
             self.tracees.of(pid).filter(|(tid, t)| t.is_away() && !ids.contains(tid)).map(|t| t.0).collect();
         gone.into_iter().for_each(|tid| self.gone(tid));
-        // The first thread tells whether the others are those of another program.
+        // The first thread shows whether the others are those of another program.
         living.sort_unstable_by_key(|tid| *tid != process);
         let mut is_owed = false;
         for tid in living {
@@ -121,7 +122,7 @@ impl Observer {
             if !(self.tracees.hold(tid.as_raw() as u32) && is_traced_by_us(tid)) {
                 match Running::observe(tid) {
                     Ok(running) => self.taken(running, tid),
-                    // What ends for it may wait for us.
+                    // A process that ends for it may wait for us.
                     Err(error) if error.is_interrupted() => {
                         self.loans.owed.insert(pid, program);
                         return;

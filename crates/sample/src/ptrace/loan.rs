@@ -1,4 +1,4 @@
-//! What is lent to a visit.
+//! The processes lent to a visit.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -45,7 +45,7 @@ const EAGER: Duration = Duration::from_micros(30);
 pub(super) struct Observer {
     first: u32,
     pub(super) tracees: Tracees,
-    /// What is lent to a visit.
+    /// The processes lent to a visit.
     pub(super) loans: Loans,
     pub recorder: Recorder,
     context: Context,
@@ -69,7 +69,7 @@ struct Tick {
 }
 
 impl Observer {
-    /// For the program whose first process `first` this thread has seized.
+    /// For a program; this thread has seized `first`, its first process.
     pub fn new(first: Pid, pace: Pace, stack_bytes: u32) -> Observer {
         let mut recorder = Recorder::new();
         recorder.reread_maps = true;
@@ -220,7 +220,7 @@ impl Observer {
         }
     }
 
-    /// The first process has ended, as somebody else saw.
+    /// The first process has ended, as another part of rprof saw.
     pub fn ended_elsewhere(&mut self, reaped: Reaped) {
         self.end(self.first, reaped);
     }
@@ -274,7 +274,7 @@ impl Observer {
                 self.unask(tid);
                 self.note_cpu(tid);
                 self.recorder.exit(now, tid);
-                // Nobody else would see its end.
+                // Otherwise its end would not be seen.
                 return self.resumed(tid, thread.resume(Mode::Continue, None).ok());
             }
             Stop::Syscall | Stop::Other => {}

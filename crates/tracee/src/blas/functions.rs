@@ -70,7 +70,7 @@ pub enum Size {
     Eight,
 }
 
-/// A pointer argument whose target says something of the shape.
+/// A pointer argument to a part of the shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behind {
     /// Position of the argument, from 0; all are in registers.
@@ -97,7 +97,7 @@ const fn gemv(size: Size) -> [Behind; 3] {
 }
 
 impl BlasFunction {
-    /// The pointers to read behind: transposes, then dimensions. Empty where the registers hold them.
+    /// The pointers to read behind: transposes, then dimensions. Empty if the registers hold them.
     pub fn behind(&self) -> &'static [Behind] {
         let wide = usize::from(self.is_wide);
         match (self.convention, self.product) {

@@ -1,4 +1,5 @@
-//! Functions whose calls mark regions and work of a program. rprof knows them by their names; the program is not changed.
+//! Functions that mark regions and work of a program when called. rprof knows them by their names; the program is not
+//! changed.
 //!
 //! ```text
 //!  ELF symbols ─ find ─▶ Marker at an address ─ a call's arguments ─▶ call: Mark ─▶ tracker: regions, paths, work

@@ -16,7 +16,7 @@ const MOST_PATHS: usize = 1 << 16;
 const MOST_UNITS: usize = 64;
 /// The name of regions beyond those.
 const OTHERS: &str = "(other names)";
-/// The name of a region whose own name cannot be read.
+/// The name of a region with an unreadable name.
 const UNREADABLE: &str = "(unreadable name)";
 
 /// Region that a mark opened or closed for a thread.

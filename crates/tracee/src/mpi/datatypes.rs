@@ -1,6 +1,6 @@
 //! Sizes of the datatypes that MPI libraries define, and constants that differ between libraries.
 
-/// Libraries whose constants and handles agree.
+/// Libraries with the same constants and handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
     /// Open MPI: handles are addresses of objects.
@@ -38,7 +38,7 @@ impl Family {
         }
     }
 
-    /// The handle of `MPI_COMM_WORLD`, where it is the same in every process.
+    /// The handle of `MPI_COMM_WORLD`, if it is the same in every process.
     pub fn world(self) -> Option<u64> {
         match self {
             Family::OpenMpi => None,
@@ -149,7 +149,7 @@ const OPEN_MPI: [(&str, u8); 66] = [
     ("2dblprec", 16),
 ];
 
-/// Bytes of the type whose object has this symbol in Open MPI.
+/// Bytes of the type with this symbol for its object in Open MPI.
 pub fn bytes_of_symbol(symbol: &str) -> Option<u8> {
     let name = symbol.strip_prefix("ompi_mpi_")?;
     OPEN_MPI.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)

@@ -26,7 +26,7 @@ pub struct Found {
     pub binding: Binding,
 }
 
-/// What a file has of MPI.
+/// The parts of MPI in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MpiSymbols {
     /// By address, each once.
@@ -49,7 +49,7 @@ impl MpiSymbols {
         self.is_program && self.functions.len() > OF_A_LIBRARY
     }
 
-    /// Whether it is a library: what is called from within it is called by MPI itself.
+    /// Whether it is a library: calls from within it are MPI's own.
     pub fn is_library(&self) -> bool {
         !self.is_program && (self.is_part || self.functions.len() > OF_A_LIBRARY)
     }
@@ -77,7 +77,7 @@ impl MpiSymbols {
         }
     }
 
-    /// What the symbols of the file at `path` say together.
+    /// The joint result of the symbols of the file at `path`.
     pub fn finish(mut self, path: &Path) -> MpiSymbols {
         let file = path.file_name().unwrap_or_default().to_string_lossy();
         self.is_part = PARTS.iter().any(|part| file.starts_with(part));

@@ -5,7 +5,7 @@
 pub struct Buffer {
     /// The buffer.
     pub data: u8,
-    /// Elements: a number, or an array of them where the function says so.
+    /// Elements: a number, or an array of them if the function says so.
     pub count: u8,
     /// Their type.
     pub datatype: u8,
@@ -25,18 +25,18 @@ pub struct Peer {
 pub enum Shape {
     /// Sends one message, and may receive one.
     Send {
-        /// What is sent.
+        /// The buffer that is sent.
         buffer: Buffer,
-        /// To whom.
+        /// The receiver.
         to: Peer,
-        /// The message that is received, too: from whom.
+        /// The sender of the message that is received, too.
         from: Option<Peer>,
         /// Communicator.
         comm: u8,
     },
     /// Receives one message. How long it is only its sender knows.
     Receive {
-        /// From whom.
+        /// The sender.
         from: Peer,
         /// Communicator.
         comm: u8,
@@ -108,7 +108,7 @@ pub enum Shape {
     Prepare {
         /// What will be sent; `None`: it will be received.
         buffer: Option<Buffer>,
-        /// To or from whom.
+        /// The sender or receiver.
         peer: Peer,
         /// Communicator.
         comm: u8,
@@ -120,7 +120,7 @@ pub enum Shape {
     PrepareParts {
         /// The data to be sent; `None`: it will be received.
         buffer: Option<Buffer>,
-        /// To or from whom.
+        /// The sender or receiver.
         peer: Peer,
         /// Communicator.
         comm: u8,
@@ -199,7 +199,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// The argument that points to the request of the message that it prepares, or of the collective call, whose shape is that of the call
+    /// The argument that points to the request of the message that it prepares, or of the collective call, which has the shape of the call
     /// itself. `None`: it prepares nothing.
     pub fn request(&self) -> Option<u8> {
         match self.shape {
@@ -449,7 +449,7 @@ pub const FUNCTIONS: &[Function] = &[
 /// The binding that a symbol belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// C, whose arguments are read.
+    /// C; its arguments are read.
     C {
         /// Counts have 64 bits (`MPI_Send_c`).
         wide: bool,

@@ -1,4 +1,4 @@
-//! What a call that makes a communicator makes.
+//! The communicators that calls make.
 
 use super::functions::{Making, Shape};
 use super::volume::{Call, Handles};

@@ -193,7 +193,7 @@ impl Handles {
         depends && self.communicator(call).is_some_and(|comm| self.intercommunicators.contains(&comm))
     }
 
-    /// Bytes of the buffer that a root passes, whether this rank is the root or not: to one rank, where it scatters.
+    /// Bytes of the buffer that a root passes, whether this rank is the root or not: to one rank, if it scatters.
     pub fn bytes_of_root(&self, call: &Call<'_>) -> Option<u64> {
         match call.function.shape {
             Shape::FromRoot { buffer, .. } | Shape::Scatter { buffer, counts: false, .. } => {
@@ -288,7 +288,7 @@ impl Handles {
         self.intercommunicators.insert(handle);
     }
 
-    /// A communicator ends: its handle may come again, for one whose making is not followed.
+    /// A communicator ends: its handle may come again, for one created by a call that is not followed.
     pub fn freed(&mut self, handle: u64) {
         self.sizes.remove(&handle);
         self.ranks.remove(&handle);

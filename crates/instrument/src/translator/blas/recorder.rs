@@ -155,7 +155,7 @@ impl BlasRecorder {
         site
     }
 
-    /// The index of a shape among those of its site; `None` where the site has too many.
+    /// The index of a shape among those of its site; `None` if the site has too many.
     fn shape(&mut self, site: u32, shape: Shape, entry: &Entry) -> Option<u32> {
         let shapes = &mut self.sites[site as usize].shapes;
         *self.by_shape.entry((site, shape)).or_insert_with(|| {

@@ -1,13 +1,13 @@
 //! The watched calls that a thread is in.
 
-/// A call that has not returned, or whose return is not watched.
+/// A call that has not returned, or has an unwatched return.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Open<W> {
     /// Start of the function.
     pub place: u64,
     /// Stack pointer at its entry: the return address is there.
     pub stack: u64,
-    /// Where it returns.
+    /// Its return address.
     pub returns_to: u64,
     /// Time stamp counter at its entry.
     pub time: u64,
@@ -57,7 +57,8 @@ impl<W> OpenCalls<W> {
         self.0.iter_mut().rev().find(|open| is_it(&open.what))
     }
 
-    /// Whether the function at `place` was jumped to at the end of the innermost call, whose return address it has.
+    /// Whether the function at `place` was jumped to at the end of the innermost call: it then has the same return
+    /// address.
     pub fn is_jump(&self, place: u64, stack: u64, returns_to: u64) -> bool {
         self.0.last().is_some_and(|last| (last.stack, last.returns_to) == (stack, returns_to) && last.place != place)
     }

@@ -14,7 +14,7 @@ pub const REACH: u64 = (1 << 30) + (1 << 29);
 pub const LOW: u64 = 1 << 31;
 /// Room that certainly holds a superblock and the code to link it later.
 const MARGIN: u64 = 1 << 20;
-/// Room that is kept for exits whose targets are invalidated.
+/// Room that is kept for exits with invalidated targets.
 const LAST: u64 = MARGIN / 4;
 /// Upper bound on the size of an exit's stub.
 const STUB: u64 = 64;

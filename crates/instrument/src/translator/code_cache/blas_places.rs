@@ -1,4 +1,4 @@
-//! Where BLAS's matrix products are in one program image.
+//! The places of BLAS's matrix products in one program image.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ impl Entry {
 pub struct Places {
     entries: AddressMap<u64, Entry>,
     names: Vec<String>,
-    /// Modules, and where they are mapped: they may be closed, and opened again elsewhere.
+    /// Modules, and the addresses they are mapped at: they may be closed, and opened again elsewhere.
     known: HashSet<(u32, u64)>,
 }
 

@@ -20,7 +20,7 @@ pub struct Block {
     pub start: Address,
     /// Which version of the program it is part of.
     pub version: Version,
-    /// Where it starts, for the evidence.
+    /// Its start, for the evidence.
     pub at: CodeRef,
     /// Its bytes, in the pool.
     pub code: Range<u32>,
@@ -72,7 +72,7 @@ pub struct Flow {
     pub left: Option<u32>,
 }
 
-/// A place in the cache where the program's state is known.
+/// A place in the cache with a known program state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SafePoint {
     /// Bytes from the block's entry.
@@ -105,7 +105,7 @@ pub enum SpillState {
     RcxIsNext,
 }
 
-/// Where the return from a call lands: behind the `call` in the cache, as the processor predicts.
+/// The landing of the return from a call: behind the `call` in the cache, as the processor predicts.
 #[derive(Debug, Clone, Copy)]
 pub struct ReturnPoint {
     /// The call in the program.

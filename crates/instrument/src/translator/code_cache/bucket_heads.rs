@@ -22,7 +22,7 @@ impl BucketHeads {
         self.0.get(&entry).filter(|l| places == 0 || l.round == places).map(|l| l.other)
     }
 
-    /// The entry leads to a block that round `round` has placed, whose jump for a different address is at `other`.
+    /// The entry leads to a block that round `round` has placed, with its jump for a different address at `other`.
     pub fn insert(&mut self, entry: u64, round: u32, other: CacheAddress) {
         self.0.insert(entry, BucketHead { round, other });
     }

@@ -27,7 +27,7 @@ use rprof_tracee::memory::Memory;
 /// The purpose of one of rprof's own `int3` instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnTrap {
-    /// An exit or a lookup whose mailbox rprof does not poll.
+    /// An exit or a lookup with a mailbox that rprof does not poll.
     Exit,
     /// A system call that rprof looks at.
     Call,
@@ -86,7 +86,7 @@ pub struct CodeCache {
     pub(crate) usual: PredictedTargets,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
-    /// Functions whose calls are recorded, and where they return.
+    /// Functions with recorded calls, and the return addresses of these.
     pub(crate) watched: WatchedPlaces,
 }
 
@@ -208,7 +208,7 @@ impl CodeCache {
         (!wants_another).then_some(nearest)
     }
 
-    /// The block whose hot code holds `at`.
+    /// The block with `at` in its hot code.
     pub fn block_at(&self, at: CacheAddress) -> Option<BlockId> {
         let blocks = &self.by_entry[self.arena_of(at)?];
         let after = blocks.partition_point(|&id| self.blocks[id as usize].entry <= at);
@@ -227,7 +227,7 @@ impl CodeCache {
         Some((id, first + found.checked_sub(1)?))
     }
 
-    /// The point at `at`, where the program's state is known.
+    /// The point at `at`, with a known program state.
     pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, SafePoint)> {
         let (id, point) = self.last_point(at)?;
         let point = self.points[point];
@@ -389,7 +389,8 @@ impl CodeCache {
         }
     }
 
-    /// Writes traps into an invalidated block, where the program's state is known, for threads in it or about to enter it.
+    /// Writes traps into an invalidated block, at places with a known program state, for threads in it or about to enter
+    /// it.
     fn expel(&self, id: BlockId) {
         let block = self.block(id);
         let Some(arena) = self.arena_of(block.entry) else { return };

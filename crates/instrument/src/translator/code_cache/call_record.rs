@@ -52,14 +52,14 @@ pub struct CallRecord {
     pub time: u64,
     /// Executions of the function's first block before, if they are counted.
     pub executed: Option<u64>,
-    /// Where it returns.
+    /// Its return address.
     pub returns_to: u64,
 }
 
 /// A record of a return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReturnRecord {
-    /// Where it returned.
+    /// The address it returned to.
     pub place: u64,
     /// rsp.
     pub stack: u64,
@@ -89,7 +89,7 @@ impl<'r> Words<'r> {
         Words(bytes)
     }
 
-    /// Where the next record was made; `None`: there is none.
+    /// The place of the next record; `None`: there is none.
     pub fn place(&self) -> Option<u64> {
         self.word(0)
     }
@@ -102,7 +102,7 @@ impl<'r> Words<'r> {
         self.0 = self.0.get(8 * words..).unwrap_or_default();
     }
 
-    /// The next record, which is of a call with so many further words.
+    /// The next record, of a call with `further` more words.
     pub fn call(&mut self, further: u8) -> Option<CallRecord> {
         let further = usize::from(further.min(MOST_FURTHER));
         let mut record = CallRecord {

@@ -38,7 +38,7 @@ pub struct Counters {
     pub(crate) slots: u32,
     /// Those of run-time sums.
     pub(crate) dynamic: Vec<DynamicSlot>,
-    /// System calls whose numbers are counted: the block, and the first of [`layout::CALL_NUMBERS`] counters.
+    /// System calls counted by number: the block, and the first of [`layout::CALL_NUMBERS`] counters.
     pub(crate) numbered_calls: Vec<(BlockId, u32)>,
     /// The instructions that buffer entries refer to; also those of versions that record nothing.
     pub(crate) probe_sites: Vec<ProbeSite>,

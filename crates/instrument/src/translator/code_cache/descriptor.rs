@@ -9,11 +9,11 @@ use crate::translator::code_cache::layout;
 pub enum DescriptorKind {
     /// No socket.
     Other = 0,
-    /// A socket: where its other end is has to be looked up at each call.
+    /// A socket: the host of its other end has to be looked up at each call.
     New = 1,
-    /// A socket whose other end is on another host.
+    /// A socket with its other end on another host.
     OtherHost = 2,
-    /// A socket whose other end is on this host.
+    /// A socket with its other end on this host.
     SameHost = 3,
 }
 

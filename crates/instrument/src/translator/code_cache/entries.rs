@@ -29,7 +29,7 @@ impl CodeCache {
         called
     }
 
-    /// Closes the landing of `caller`, whose next block is invalidated: no return may land there any more.
+    /// Closes the landing of `caller`: its next block is invalidated, and no return may land there any more.
     pub(crate) fn close_landing(&mut self, caller: Option<BlockId>) {
         if let Some(landing) = caller.and_then(|id| self.block(id).landing) {
             self.close_tag(landing.tag);

@@ -40,7 +40,7 @@ pub const PROBE_ADDRESS: u32 = 0x30;
 pub const PROBE_SCRATCH: u32 = 0x38;
 /// Address of the next entry of the buffer.
 pub const CURSOR: u32 = 0xa0;
-/// Which addresses are collected: those whose mixed bits are 0 here.
+/// Which addresses are collected: those with zeros in these bits after mixing.
 pub const SELECT_MASK: u32 = 0xa8;
 /// RAX, RDI, RSI, R10 while the code stores the signal mask.
 pub const SAVE_CALL: u32 = 0xc0;
@@ -65,7 +65,7 @@ pub const SIGNAL_MASK: u32 = 0x80;
 pub const SIGNAL_MASK_POINTER: u32 = 0x88;
 /// GS base that the program set.
 pub const PROGRAM_GS: u32 = 0x90;
-/// Where to continue after the signal mask was stored.
+/// The address to continue at after the signal mask was stored.
 pub const CONTINUE_AT: u32 = 0x98;
 
 /// A loop's induction register at its entry.
@@ -92,7 +92,7 @@ pub const MARKER_ARGUMENTS: u32 = 0x288;
 /// And rsp.
 pub const MARKER_STACK: u32 = 0x2a8;
 
-/// Where the next record of a watched call goes.
+/// Address for the next record of a watched call.
 pub const CALL_CURSOR: u32 = 0x2b0;
 /// How many records more until rprof is to read them.
 pub const CALLS_LEFT: u32 = 0x2b8;
@@ -108,7 +108,7 @@ pub const SOCKET_NATIVE: u32 = 0x2d0;
 pub const COUNTERS: u32 = 0x1000;
 /// Bytes of a context's own memory.
 const OWN: u32 = 32 << 20;
-/// Where the tables are mapped into a context.
+/// Offset of the tables in a context.
 pub const TABLES_AT: u32 = OWN;
 /// Bytes from one context to the next. Bits 0 to 23 of their addresses are the same.
 pub const CONTEXT: u64 = OWN as u64 + (16 << 20);
@@ -140,12 +140,12 @@ pub const CALL_RING_SIZE: u32 = 0x40_0000;
 /// Return addresses of watched calls that rprof knows, by their low 16 bits.
 pub const KNOWN_RETURNS: u32 = CALL_RING - 0x8_0000;
 
-/// Where a return address stands if rprof knows it.
+/// Offset of the entry that holds a return address if rprof knows it.
 pub const fn known_return(returns_to: u64) -> u32 {
     KNOWN_RETURNS + 8 * (returns_to as u32 & 0xffff)
 }
 
-/// Counters of a `syscall` whose number is known only at run time: one for each number, the last for all higher ones.
+/// Counters of a `syscall` with a number known only at run time: one for each number, the last for all higher ones.
 pub const CALL_NUMBERS: u32 = HIGHEST_CALL + 1;
 
 /// Offset of a counter in its context.

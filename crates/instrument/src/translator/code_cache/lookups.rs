@@ -21,7 +21,7 @@ pub struct Lookups {
     pub(crate) callers: AddressMap<Place, BlockId>,
     /// Targets of direct calls.
     pub(crate) callees: HashSet<Place, BuildHasherDefault<AddressHasher>>,
-    /// Versions whose lookup tables are filled.
+    /// Versions with filled lookup tables.
     pub(crate) prepared: [bool; Version::ALL.len()],
     /// The comparisons that lookups reach first.
     pub(crate) bucket_heads: BucketHeads,

@@ -1,4 +1,4 @@
-//! Where MPI is in one program image.
+//! The places of MPI's functions in one program image.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl Entry {
     }
 }
 
-/// A module by its number, and where it is mapped: it may be closed, and opened again elsewhere.
+/// A module by its number, and the address it is mapped at: it may be closed, and opened again elsewhere.
 type Mapped = (u32, u64);
 
 /// An entry of a module.
@@ -45,19 +45,19 @@ struct Placed {
 #[derive(Debug, Default)]
 pub struct Places {
     entries: AddressMap<u64, Placed>,
-    /// Code of MPI: what it calls is not the program's call.
+    /// Code of MPI: its calls are not the program's.
     inside: Vec<(Range<u64>, Mapped)>,
     /// Objects behind handles, and the bytes of an element.
     pub datatypes: Vec<(u64, u8)>,
     /// Open MPI's `MPI_COMM_WORLD`.
     pub worlds: Vec<u64>,
-    /// A program has MPI linked into it: of the code in it no one knows what is MPI's.
+    /// A program has MPI linked into it: it is not known which of its code is MPI's.
     pub is_linked_in: bool,
     /// The library.
     pub family: Option<Family>,
-    /// There are libraries of several families: nobody knows whose a handle is.
+    /// There are libraries of several families: a handle's family is not known.
     pub is_mixed: bool,
-    /// System calls on sockets are to be recorded where there is MPI.
+    /// System calls on sockets are to be recorded if there is MPI.
     pub sees_sockets: bool,
     known: HashSet<Mapped>,
 }
@@ -109,7 +109,7 @@ impl Places {
         self.entries.get(&at).map(|placed| placed.entry)
     }
 
-    /// The function that begins at `at` now. Where there is no library, those of a program have only such names.
+    /// The function that begins at `at` now. Without a library, those of a program have only such names.
     pub fn watched(&self, at: u64) -> Option<Entry> {
         self.family?;
         self.entries.get(&at).filter(|placed| !placed.is_gone).map(|placed| placed.entry)
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use rprof_tracee::mpi::functions::named;
 
-    /// A library with so many functions of MPI, 16 bytes apart.
+    /// A library with this number of MPI functions, 16 bytes apart.
     fn library(functions: u64, family: Family) -> MpiSymbols {
         let (function, binding) = named("MPI_Send").unwrap();
         let found = |i| Found { at: 16 * i, bytes: 16, function, binding };

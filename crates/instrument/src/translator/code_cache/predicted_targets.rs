@@ -18,7 +18,7 @@ impl PredictedTargets {
         self.targets.get(&start.get()).copied()
     }
 
-    /// Forgets the targets of jumps at `from..to`, where the text has changed.
+    /// Forgets the targets of jumps in the changed text `from..to`.
     pub fn forget(&mut self, from: Address, to: Address) {
         self.targets.retain(|&at, _| at < from.get() || at >= to.get());
     }

@@ -1,4 +1,4 @@
-//! The operands whose addresses are recorded, and the forms of their records.
+//! The operands with recorded addresses, and the forms of their records.
 
 use crate::translator::code_cache::version::Version;
 use rprof_isa::facts::AccessKind;

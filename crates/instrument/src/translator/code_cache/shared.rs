@@ -107,7 +107,7 @@ impl Shared {
     /// Moves the memory from `offset` on into a huge page, if the kernel can.
     pub fn gather(&self, offset: u64) {
         if offset + HUGE <= self.size {
-            // SAFETY: in bounds of our mapping, whose contents stay as they are.
+            // SAFETY: in bounds of our mapping; its contents stay as they are.
             unsafe {
                 libc::madvise(self.ours.as_ptr().add(offset as usize).cast(), HUGE as usize, libc::MADV_COLLAPSE)
             };
@@ -122,7 +122,7 @@ impl Shared {
     /// The first range in `from..to` that holds data, if any.
     pub fn data(&self, from: u64, to: u64) -> Option<(u64, u64)> {
         let seek = |at: u64, whence| {
-            // SAFETY: moves the offset of a descriptor that nobody else uses.
+            // SAFETY: moves the offset of a descriptor with no other user.
             let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, whence) };
             (found >= 0).then_some(found as u64)
         };

@@ -1,5 +1,5 @@
 //! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and the lookup of returns
-//! where it is not in line.
+//! that is not in line.
 //!
 //! ```text
 //!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind
@@ -65,7 +65,7 @@ pub struct Stubs {
     pub mark: CacheAddress,
     /// The whole wait for an answer, `direct` included.
     pub wait: (CacheAddress, CacheAddress),
-    /// The `int3` of an exit whose mailbox rprof does not poll.
+    /// The `int3` of an exit with a mailbox that rprof does not poll.
     pub trap: CacheAddress,
     /// ECX is a system call's site; `CONTINUE_AT` is the address of the call, for calls that rprof need not handle.
     pub call: CacheAddress,
@@ -84,7 +84,8 @@ pub struct Stubs {
     pub socket: CacheAddress,
     /// The system call in it.
     pub socket_call: CacheAddress,
-    /// Lookups of a return whose word on top of the stack was pushed once more: one saves RCX, one expects it saved.
+    /// Lookups of a return after the word on top of the stack was pushed once more: one saves RCX, one expects it
+    /// saved.
     pub returns: [CacheAddress; 2],
     /// `syscall` for calls that rprof makes.
     pub gadget: CacheAddress,

@@ -24,9 +24,10 @@ pub enum CallClass {
     Map = 5,
     /// `prctl`: rprof looks at it first if it sets a filter of system calls, or dispatches them by their address.
     Rule = 6,
-    /// Where calls of MPI are seen: moves bytes of its first argument. Executed by a stub that records it if that is a socket.
+    /// If calls of MPI are seen: moves bytes of its first argument. Executed by a stub that records it if that is a socket.
     Moves = 7,
-    /// The same for a call that may change what a descriptor is, or whose record rprof must see at once; always recorded.
+    /// The same for a call that may change what a descriptor is, or has a record that rprof must see at once; always
+    /// recorded.
     Changes = 8,
     /// The same, recorded if its first argument is a socket.
     ChangesSocket = 9,
@@ -47,7 +48,7 @@ const MOVES: [i64; 9] = [
     libc::SYS_sendfile,
 ];
 
-/// Calls that make a descriptor, or may change it, and those that move bytes as no register tells.
+/// Calls that make a descriptor, or may change it, and those that move a number of bytes not found in a register.
 const CHANGES: [i64; 11] = [
     libc::SYS_socket,
     libc::SYS_accept,

@@ -8,8 +8,8 @@
 //!  jmp r11                  function around it
 //! ```
 //!
-//! The program writes other values there all the time. So the translation reads them where the program has them, each time, and
-//! compares the rest with what it was translated from; where that has changed, it asks for a new translation.
+//! The program writes other values there all the time. So the translation reads them from the program's memory each time, and
+//! compares the rest with what it was translated from; if that has changed, it asks for a new translation.
 
 use rprof_tracee::address::Address;
 use rprof_tracee::memory::Memory;
@@ -31,7 +31,7 @@ const CLOSURE: [u8; 17] = [
     0x4c, 0x8d, 0x15, 0xf5, 0xff, 0xff, 0xff, // lea r10, [rip - 11]
     0xff, 0x25, 0x07, 0x00, 0x00, 0x00, // jmp [rip + 7]
 ];
-/// Where its function's address is.
+/// Offset of its function's address.
 pub(crate) const CLOSURE_FUNCTION: u8 = 24;
 
 /// A trampoline as it was read.
@@ -48,7 +48,7 @@ pub(crate) enum Form {
     Closure,
 }
 
-/// Where the parts of a compiler's are.
+/// Offsets of the parts of a compiler's trampoline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nested {
     pub(crate) lands: bool,

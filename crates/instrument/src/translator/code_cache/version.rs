@@ -61,7 +61,7 @@ impl Version {
         self == Version::Tracing
     }
 
-    /// Where its records go in a thread's context.
+    /// Offset of its records in a thread's context.
     pub fn buffer(self) -> u32 {
         if self.traces() { layout::TRACE_BUFFER } else { layout::BUFFER }
     }

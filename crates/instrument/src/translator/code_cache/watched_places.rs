@@ -1,4 +1,4 @@
-//! Functions whose calls are recorded in line, and where these calls return.
+//! Functions with calls that are recorded in line, and the return addresses of these calls.
 
 use crate::translator::code_cache::hash::AddressMap;
 use crate::translator::code_cache::{blas_places, mpi_places};
@@ -12,7 +12,7 @@ pub enum Watched {
     Call {
         /// Its arguments on the stack: words above the return address.
         on_stack: u8,
-        /// Pointer arguments whose targets are recorded, too.
+        /// Pointer arguments with targets that are recorded, too.
         behind: &'static [Behind],
         /// rprof must see the call at once; else it may read of it later.
         at_once: bool,
@@ -31,7 +31,7 @@ pub struct WatchedPlaces {
     pub mpi: mpi_places::Places,
     /// Matrix products.
     pub blas: blas_places::Places,
-    /// Where watched calls return, and whether rprof must see that at once.
+    /// Return addresses of watched calls, and whether rprof must see that at once.
     returns: AddressMap<u64, bool>,
 }
 

@@ -6,9 +6,10 @@
 //! | the comparison and landing of a return that is not inlined | `RETURN` |
 //! | the lookup or comparison of an indirect jump or call | `INDIRECT` |
 //!
-//! Counters of loops are registers and cost nothing. The prices are least squares over programs of known counts (`tests/bench.d/single.sh`) on
-//! an AMD Zen 5: 0.7, 1.7, 0.3, or 0.2, 2.2, 0.4 where a constant part (0.1) stands for cold caches; an Intel CPU with AVX-512 and a Zen 4 had 0.6
-//! and 2 to 3 for the first two. They differ between processors and programs, so the correction has an error (`join::windows::timing`).
+//! Counters of loops are registers and cost nothing. The prices are least squares over programs of known counts (`tests/bench.d/single.sh`)
+//! on an AMD Zen 5: 0.7, 1.7, 0.3, or 0.2, 2.2, 0.4 if a constant part (0.1) represents cold caches; an Intel CPU with AVX-512 and a Zen 4
+//! had 0.6 and 2 to 3 for the first two. They differ between processors and programs, so the correction has an error
+//! (`join::windows::timing`).
 
 use crate::translator::code_cache::block::BlockId;
 use crate::translator::code_cache::cache::CodeCache;

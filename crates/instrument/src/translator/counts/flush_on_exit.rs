@@ -1,8 +1,8 @@
 //! Corrects the counters of a thread that ends at any place, so that they are exact to the last instruction.
 //!
-//! A signal waits until the program's state is known; an ending thread executes nothing any more. Where a counter change is
-//! pending for more than the current block, [`Unsettled`] describes the range. Elsewhere the last point shows which instructions
-//! of the block were executed: rprof counts them as a block of their own.
+//! A signal waits until the program's state is known; an ending thread executes nothing any more. If a counter change is pending
+//! for more than the current block, [`Unsettled`] describes the range. Elsewhere the last point shows which instructions of the
+//! block were executed: rprof counts them as a block of their own.
 
 use crate::translator::code_cache::block::{BlockId, SpillState};
 use crate::translator::code_cache::cache::CodeCache;

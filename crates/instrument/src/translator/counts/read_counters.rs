@@ -107,7 +107,7 @@ impl CodeCache {
         self.hand_over(&marked, |at, code, path, n, sums| tally.add_marked(at, code, path, n, sums));
     }
 
-    /// Hands over the counts of system calls by number, for calls whose number is known only at run time.
+    /// Hands over the counts of system calls by number, for calls with a number known only at run time.
     fn hand_over_calls(&self, totals: &Totals, tally: &mut Tally) {
         for &(id, first) in &self.counters.numbered_calls {
             let at = self.blocks[id as usize].at;

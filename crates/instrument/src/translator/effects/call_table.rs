@@ -43,7 +43,7 @@ pub enum Target {
     Host,
 }
 
-/// Where the flags of an `open` are.
+/// The argument with the flags of an `open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenFlags {
     /// In a register.
@@ -146,7 +146,7 @@ const TABLE: &[(i64, Target)] = &[
     (libc::SYS_bpf, Target::Host),
 ];
 
-/// The calls that write to what was opened before. They are judged only once the program has something open that they must not change.
+/// The calls that write to an open descriptor. They are judged only once the program has something open that they must not change.
 const WRITES: &[(i64, Target)] = &[
     (libc::SYS_write, Target::Write(0)),
     (libc::SYS_pwrite64, Target::Write(0)),
@@ -167,7 +167,7 @@ pub fn judged_calls() -> impl Iterator<Item = i64> {
     TABLE.iter().map(|(number, _)| *number)
 }
 
-/// The numbers of the calls that write to what is open.
+/// The numbers of the calls that write to an open descriptor.
 pub fn writes() -> impl Iterator<Item = i64> {
     WRITES.iter().map(|(number, _)| *number)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 
-/// The name of the file that thread `tid` has open as `fd`; `None` where it has none (pipes, sockets, memory, removed files).
+/// The name of the file that thread `tid` has open as `fd`; `None` if it has none (pipes, sockets, memory, removed files).
 pub fn named_file(tid: Pid, fd: i32) -> Option<PathBuf> {
     let path = fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
     let is_removed = path.to_string_lossy().ends_with(" (deleted)");

@@ -1,7 +1,7 @@
-//! What a repeated run changes among the files that the first run made, so that these are put back at its end.
+//! Changes by a repeated run among the files that the first run made, so that these are put back at its end.
 //!
 //! A file that was there before the first run is not changed: the run ends before. Its birth time says so. The exception is a file that
-//! the run empties and that the first run wrote: what it held before is gone already.
+//! the run empties and that the first run wrote: its earlier content is gone already.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -53,7 +53,8 @@ impl Journal {
         matches!(self.kept.get(path), Some(Kept::Absent))
     }
 
-    /// The run is about to change, make or remove what is at the true path `path`; `empties`: it writes all of it anew.
+    /// The run is about to change, make or remove the file at the true path `path`; `empties`: it writes all of it
+    /// anew.
     ///
     /// # Errors
     /// Why it may not.
@@ -114,7 +115,7 @@ impl Journal {
                 failed.push((path.clone(), error));
             }
         }
-        // What a new folder holds before the folder.
+        // The content of a new folder before the folder.
         for (path, _) in self.kept.iter().rev().filter(|(_, kept)| matches!(kept, Kept::Absent)) {
             if let Err(error) = remove(path) {
                 failed.push((path.clone(), error));

@@ -87,7 +87,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a repeated run has done so far that rprof takes back.
+/// Effects of a repeated run so far that rprof takes back.
 #[derive(Debug)]
 pub struct Effects {
     journal: Journal,
@@ -125,7 +125,7 @@ impl Effects {
         match target {
             Target::Open { folder, path, flags } => self.judge_open(caller, folder, path, flags),
             Target::New { folder, path } => match caller.path(folder, path) {
-                // Where something is, the call fails.
+                // If the path exists, the call fails.
                 Some(path) if fs::symlink_metadata(&path).is_err() => self.change(caller, &path, Way::Named),
                 _ => Ok(()),
             },
@@ -162,7 +162,7 @@ impl Effects {
         }
     }
 
-    /// The run is about to change what is at `path`.
+    /// The run is about to change the file at `path`.
     fn change(&mut self, caller: &Caller<'_>, path: &Path, way: Way) -> Result<(), Unrepeatable> {
         if is_of_itself(path, caller.tid, caller.pid) {
             return Ok(());
@@ -208,7 +208,7 @@ impl Effects {
             }
             Ok(there) if there.file_type().is_char_device() || there.file_type().is_block_device() => {
                 let path = true_path(&path, follows);
-                // Shells look whether there is a terminal; what they write to it is judged.
+                // Shells look whether there is a terminal; their writes to it are judged.
                 let is_terminal = is_users_terminal(&path);
                 self.watches_writes |= is_terminal;
                 match is_harmless_device(&path) || is_terminal || !writes {
@@ -217,7 +217,7 @@ impl Effects {
                 }
             }
             Ok(_) if !writes => Ok(()),
-            // Where something is, the call fails.
+            // If the path exists, the call fails.
             Ok(_) if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL => Ok(()),
             Ok(there) if there.is_dir() => Ok(()),
             Ok(_) if flags & libc::O_TRUNC != 0 && follows => self.change(caller, &path, Way::Emptied),
@@ -291,7 +291,7 @@ fn judge_send(caller: &Caller<'_>) -> Result<(), Unrepeatable> {
         None => Err(caller.refuse("a socket", Why::Received)),
         Some(Socket { family: libc::AF_NETLINK | libc::AF_ALG, .. }) => Ok(()),
         Some(Socket { peer: Some(peer), .. }) if caller.own.contains(&peer) => Ok(()),
-        // To whom it is connected was judged before.
+        // Its peer was judged when it was connected.
         Some(Socket { family: libc::AF_INET | libc::AF_INET6, is_stream: true, .. }) => Ok(()),
         Some(Socket { family: libc::AF_UNIX, .. }) => Err(caller.refuse("a local socket", Why::Received)),
         Some(_) => Err(caller.refuse("a network socket", Why::Received)),

@@ -12,11 +12,11 @@ const LISTENS: &str = "0A";
 /// Who takes a connection to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
-    /// Nobody: the connection is refused.
+    /// No process: the connection is refused.
     Nobody,
     /// A process of the program.
     Own,
-    /// Somebody else, or nobody knows who.
+    /// Another process, or an unknown one.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! System calls whose repetition would have an effect twice, for a run that repeats another one.
+//! System calls that would have an effect twice if repeated, for a run that repeats another one.
 //!
 //! ```text
 //!  call ─▶ judged (call_table) ─▶ harmless ──────────────────────────────▶ the program makes it

@@ -75,7 +75,7 @@ pub fn is_users_terminal(path: &Path) -> bool {
         || path.starts_with("/dev/pts") && (0..3).any(ours)
 }
 
-/// Devices that keep nothing of what is written to them, or compute.
+/// Devices that discard writes, or compute.
 pub fn is_harmless_device(path: &Path) -> bool {
     let named = ["null", "zero", "full", "random", "urandom", "ptmx", "kfd", "shm"];
     let begun = ["nvidia", "dri/", "infiniband/", "pts/"];

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Why {
     /// It changes a file that was there before the first run.
     Existed,
-    /// It changes a file whose age is not known.
+    /// It changes a file of unknown age.
     UnknownAge,
     /// It changes a file that is too large, or not readable, to be put back.
     CannotBeKept,

@@ -8,7 +8,7 @@ use crate::translator::program::thread::Thread;
 use rprof_tracee::address::CacheAddress;
 use rprof_tracee::thread::Registers;
 
-/// Corrects the counters of a thread that ends at `at`, between two places where the program's state is known.
+/// Corrects the counters of a thread that ends at `at`, between two places with a known program state.
 pub(crate) fn correct_counters(
     thread: &Thread,
     address_space: &AddressSpace,

@@ -1,4 +1,5 @@
-//! Reports where a fault ended a process, so that the user can compare it with the program's end without rprof.
+//! Reports the place of a fault that ended a process, so that the user can compare it with the program's end without
+//! rprof.
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -17,7 +18,8 @@ const MOST: usize = 4;
 /// Code of the warning that a fault ended a process.
 pub const CODE: &str = "crashed";
 
-/// Warns that `signal` is about to end the process of `tid`, whose program counter `at` was found as `state`.
+/// Warns that `signal` is about to end the process of `tid`; `state` is the program's state at its program counter
+/// `at`.
 pub(crate) fn note_crash(
     warnings: &mut Vec<Warning>,
     tid: Pid,

@@ -165,7 +165,7 @@ impl Program {
     }
 }
 
-/// The word at byte `at` of the `struct seccomp_data` of `call`, whose address is 0.
+/// The word at byte `at` of the `struct seccomp_data` of `call`, with 0 as its instruction pointer.
 fn word(call: &Call, at: u32) -> Option<u32> {
     let half = |value: u64| if at & 4 == 0 { value as u32 } else { (value >> 32) as u32 };
     match at {

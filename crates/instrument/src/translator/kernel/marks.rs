@@ -43,8 +43,8 @@ pub struct Marks {
 /// Most calls of one function that are remembered: the depth of signal handlers that interrupt one another.
 const DEEPEST: usize = 16;
 
-/// A recorded call that may not have been executed yet: a signal puts the thread back to the function's start, from where it
-/// calls again after the handler has returned.
+/// A recorded call that may not have been executed yet: a signal puts the thread back to the function's start, and it calls
+/// again after the handler has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Noted {
     /// RSP at the call.

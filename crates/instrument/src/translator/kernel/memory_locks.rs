@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 /// Bit of an entry of `/proc/PID/pagemap`.
 const PRESENT: u64 = 1 << 63;
 
-/// What the kernel does with new mappings of a process.
+/// The kernel's treatment of new mappings of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Future {
     /// Nothing.
@@ -92,7 +92,7 @@ fn future_of(pid: Pid, remote: &mut Remote<'_>) -> Result<Future, RemoteError> {
     Ok(future)
 }
 
-/// Whether the page at `at` is in memory; `None` if the kernel does not tell.
+/// Whether the page at `at` is in memory; `None` if the kernel does not report it.
 fn is_present(pid: Pid, at: u64) -> Option<bool> {
     let mut entry = [0; 8];
     let pages = File::open(format!("/proc/{pid}/pagemap")).ok()?;

@@ -27,7 +27,7 @@ const BELOW: u64 = 1 << 30;
 /// Lowest address at which rprof places mappings. Below, programs place memory at fixed addresses, and the heap of one that is linked to
 /// fixed addresses grows.
 const LOWEST: u64 = 1 << 32;
-/// Where the contexts end, if possible, with the tables, and the code of programs in the low 2 GiB: below every place that the kernel
+/// End of the contexts, if possible, with the tables, and the code of programs in the low 2 GiB: below every place that the kernel
 /// chooses for a PIE, and outside the shadow memories of the address, memory and thread sanitizers.
 const CONTEXTS_END: u64 = 0x5555_0000_0000;
 /// The first address of that kind.
@@ -64,7 +64,7 @@ pub enum Prepared {
     NoRoom(RemoteError, Stopped),
 }
 
-/// Prepares the image of `pid`, whose thread has just finished `execve`.
+/// Prepares the image of `pid` after its thread has just finished `execve`.
 pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     let memory = Memory::open(pid)?;
     let maps = read_maps(pid)?;
@@ -191,7 +191,7 @@ fn furnish_unpopulated(
     Ok((CodeCache::new(tables, arenas), contexts))
 }
 
-/// A free place of `size` bytes where no program places memory by convention.
+/// A free place of `size` bytes that no program uses for memory by convention.
 fn aside(taken: &[(u64, u64)], size: u64) -> Option<u64> {
     [CONTEXTS_FROM, CONTEXTS_LEAST].into_iter().find_map(|lowest| gap(taken, size, CONTEXTS_END, lowest))
 }
@@ -265,7 +265,7 @@ fn map(remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared,
 /// Linux 6.3; older kernels do not know it and need none.
 const MFD_EXEC: u64 = 0x10;
 
-/// Maps a memfd whose name is at the first of `names`. If `vm.memfd_noexec` forbids that, maps a file without a name in the first
+/// Maps a memfd with the name at the first of `names`. If `vm.memfd_noexec` forbids that, maps a file without a name in the first
 /// of the folders there that allows executable mappings.
 fn map_file(remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
     let flags = u64::from(libc::MFD_CLOEXEC);
@@ -324,8 +324,8 @@ fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> 
     }
 }
 
-/// A free place of `size` bytes for the translation of `text`: below it and near, never behind it, where its heap grows. Data in the low
-/// 2 GiB are reached from everywhere.
+/// A free place of `size` bytes for the translation of `text`: below it and near, never behind it, since its heap grows there. Data in
+/// the low 2 GiB are reached from everywhere.
 fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
     if text < LOWEST {
         return aside(taken, size);
@@ -335,8 +335,8 @@ fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
         .or_else(|| aside(taken, size))
 }
 
-/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page
-/// can if it has room for one.
+/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, aligned for huge
+/// pages if it has room for one.
 fn gap(taken: &[(u64, u64)], size: u64, from: u64, lowest: u64) -> Option<u64> {
     let align = if size < HUGE { 0x1_0000 } else { HUGE };
     let before = |at: u64| (at & !(align - 1)).checked_sub(size.next_multiple_of(align));

@@ -89,7 +89,7 @@ pub(crate) fn restore(
         SpillState::Lent(register) => lent(register, registers),
         SpillState::Rcx => registers.rcx = get(layout::SAVE_RCX),
         SpillState::RcxAndLent(register) => {
-            // The lent register may be RCX, whose lent value is not the program's.
+            // The lent register may be RCX; its lent value is not the program's.
             lent(register, registers);
             registers.rcx = get(layout::SAVE_RCX);
         }

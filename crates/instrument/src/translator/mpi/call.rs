@@ -10,7 +10,7 @@ pub struct OpenCall {
     pub site: Option<u32>,
     /// Bytes, as far as they are known.
     pub bytes: Option<u64>,
-    /// Those of a root, where it is not known whether this rank is one.
+    /// Those of a root, if it is not known whether this rank is one.
     pub bytes_of_root: Option<u64>,
     /// They wait for the call within MPI that does the work.
     pub is_undecided: bool,
@@ -18,14 +18,14 @@ pub struct OpenCall {
     pub sides: Sides,
     /// The index of its communicator.
     pub communicator: Option<u32>,
-    /// What is read behind a pointer when it returns.
+    /// The value read behind a pointer when it returns.
     pub result: Option<Returns>,
 }
 
-/// What is known when a call returns.
+/// Facts known when a call returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returns {
-    /// A datatype of so many bytes is at this address.
+    /// A datatype of this size in bytes is at this address.
     Datatype(u64, Option<u64>),
     /// A communicator is at this address, made so from that with this index.
     Communicator(u64, u32, Made),

@@ -1,4 +1,4 @@
-//! Calls of MPI: in-line records at the entry of its functions and where they return, and what they say.
+//! Calls of MPI: in-line records at the entries and returns of its functions, and their content.
 //!
 //! ```text
 //!  entry of MPI_Send:  ring[cursor++] = (place, arguments, stack, time); full? ─▶ rprof reads the ring

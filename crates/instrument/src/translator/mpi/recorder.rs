@@ -80,7 +80,7 @@ impl MpiRecorder {
     /// A window has ended: returns its calls. Calls that are going on return unseen, and handles may be freed and come again.
     pub fn end_window(&mut self) -> Vec<SiteCalls> {
         for open in std::mem::take(&mut self.threads).into_values() {
-            // A call of Fortran whose C call comes behind the window has no bytes: it counts as one after it.
+            // A call of Fortran with its C call behind the window has no bytes: it counts as one after it.
             for site in open.all().filter(|call| call.is_undecided).filter_map(|call| call.site) {
                 self.sites[site as usize].calls -= 1;
             }
@@ -97,7 +97,7 @@ impl MpiRecorder {
         (0..).zip(now).zip(before).map(of_site).filter(|of| of.calls > 0).collect()
     }
 
-    /// Lends the state of a thread whose ring is being read.
+    /// Lends the state for a thread while its ring is read.
     pub fn lend(&mut self, address_space: &AddressSpace, cache: &CodeCache, thread: &Thread) -> Lent {
         let mut handles = self.handles.remove(&address_space.pid).unwrap_or_default();
         let mpi = &cache.watched.mpi;
@@ -166,7 +166,7 @@ impl MpiRecorder {
         let is_c = matches!(entry.binding, Binding::C { .. });
         let wide = entry.binding == Binding::C { wide: true };
         let outer = open.innermost(|call| call.site.is_some()).map(|outer| &mut outer.what);
-        // What the program's own code calls within a call, after a jump out of one, or in a handler, is the program's call, too.
+        // A call by the program's own code within a call, after a jump out of one, or in a handler, is the program's, too.
         let site = match &outer {
             Some(_) if cache.watched.mpi.is_linked_in => None,
             _ => self.own_site((address_space, cache, thread), (record, entry.function, wide)),
@@ -306,13 +306,13 @@ impl MpiRecorder {
         }
     }
 
-    /// Ends the run, whose time stamps are those of `clock`. `None`: nothing of MPI was called.
+    /// Ends the run; its time stamps are those of `clock`. `None`: nothing of MPI was called.
     pub fn finish(mut self, clock: &TimeStamps) -> Option<MpiEvidence> {
         self.first?;
         let ticks_per_ns = clock.ticks_per_ns();
         for site in &mut self.sites {
             site.time_s /= ticks_per_ns * 1e9;
-            // Calls of Fortran whose work no C call has described.
+            // Calls of Fortran with work that no C call has described.
             let described = site.sizes.iter().sum::<u64>() + site.unknown;
             site.unknown += site.calls.saturating_sub(described);
         }
@@ -356,7 +356,7 @@ fn read_memory(memory: &Memory, at: u64, buffer: &mut [u8]) -> bool {
     memory.read(Address::new(at), buffer).is_ok()
 }
 
-/// What is to be read behind the pointers of `call` when it returns.
+/// The values to be read behind the pointers of `call` when it returns.
 fn result_of(handles: &Handles, call: &Call<'_>) -> Option<Returns> {
     let argument = |i: u8| call.arguments.get(usize::from(i)).copied();
     if let Some(request) = call.function.request() {

@@ -14,11 +14,11 @@ use rprof_tracee::address::Address;
 use rprof_tracee::memory::Memory;
 use rprof_tracee::sockets::{OwnAddresses, Peer, is_socket, peer_of};
 
-/// Bytes of a `struct mmsghdr`, and where `msg_len` is in it.
+/// Bytes of a `struct mmsghdr`, and the offset of `msg_len` in it.
 const MESSAGE: u64 = 64;
 const MESSAGE_LENGTH: u64 = 56;
 
-/// What sockets passed, beside that of other hosts by call site.
+/// Traffic of sockets, and that with other hosts by call site.
 #[derive(Debug, Default)]
 pub struct SocketTraffic {
     /// To and from this host.
@@ -79,7 +79,7 @@ impl SocketTraffic {
         moved
     }
 
-    /// What of `all` is to be counted for another host.
+    /// The part of `all` to be counted for another host.
     fn by_peer(&mut self, caller: Caller<'_>, fd: i32, kind: DescriptorKind, all: Traffic) -> Traffic {
         let kind = if kind == DescriptorKind::New { self.resolve(caller, fd) } else { kind };
         match kind {
@@ -93,7 +93,8 @@ impl SocketTraffic {
         Traffic::default()
     }
 
-    /// Finds where the other end of a descriptor is; keeps that for the next call if nobody else has the same number for another one.
+    /// Finds the host of a descriptor's other end; keeps that for the next call if no other process has the same number for another
+    /// one.
     fn resolve(&mut self, caller: Caller<'_>, fd: i32) -> DescriptorKind {
         let (_, cache, thread) = caller;
         if !is_socket(thread.pid, fd) {

@@ -81,7 +81,7 @@ pub struct AddressSpace {
     pub asked: Option<Instant>,
 }
 
-/// Where control continues.
+/// The place at which control continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// In the cache.
@@ -134,7 +134,8 @@ impl AddressSpace {
         self.image.cache.borrow().arenas.first().map(|arena| Address::new(arena.stubs.gadget.get()))
     }
 
-    /// Where control continues in `version` when the program continues at `at`; translates the code if needed.
+    /// The place at which control continues in `version` when the program continues at `at`; translates the code if
+    /// needed.
     pub fn destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         let mut cache = self.image.cache.borrow_mut();
         if let Some(id) = cache.find(version, at) {
@@ -164,7 +165,8 @@ impl AddressSpace {
         }
     }
 
-    /// Where control continues at `at`, which is not to be translated: unless it is a trampoline, in the program's own memory.
+    /// The place at which control continues for `at`, which is not to be translated: unless it is a trampoline, in the
+    /// program's own memory.
     fn untranslated_destination(&mut self, version: Version, at: Address) -> Result<Destination, TranslateError> {
         // A stack grows.
         if find_piece(&self.text, at).is_none()
@@ -279,7 +281,7 @@ impl AddressSpace {
         is_memory || std::fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
     }
 
-    /// Where the text ends in the middle of the instruction at `at`; `None` if it does not.
+    /// The end of the text if it is in the middle of the instruction at `at`, otherwise `None`.
     pub fn end_within_instruction(&self, at: Address) -> Option<Address> {
         let room = (text_until(&self.text, at, LONGEST as u64)? - at).min(LONGEST as u64) as usize;
         let mut bytes = [0; LONGEST];
@@ -325,7 +327,7 @@ impl AddressSpace {
         self.written.extend(pages(from, to));
     }
 
-    /// The memory at `from..to` is gone; what is mapped there later begins anew.
+    /// The memory at `from..to` is gone; later mappings there begin anew.
     pub fn forget_rewriting(&mut self, from: Address, to: Address) {
         self.rewrites.retain(|page, _| !pages(from, to).contains(page));
     }
@@ -342,7 +344,7 @@ impl AddressSpace {
         }
     }
 
-    /// Why code at `at` is not translated; `None` where there is no code: a thread that goes there gets a signal at once.
+    /// Why code at `at` is not translated; `None` if there is no code: a thread that goes there gets a signal at once.
     pub fn untranslated(&self, at: Address) -> Option<Untranslated> {
         match find_untranslated(&self.text, at) {
             None | Some(Untranslated::Unseen) if !self.mapping(at).is_some_and(|m| m.executable) => None,
@@ -368,7 +370,7 @@ impl AddressSpace {
     }
 }
 
-/// What process `pid` has open for writing, as the links of its descriptors say.
+/// Files that process `pid` has open for writing, as the links of its descriptors say.
 pub fn open_for_writing(pid: Pid) -> Vec<PathBuf> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     // The mode of the link shows how the file was opened.
@@ -386,7 +388,7 @@ pub fn pages(from: Address, to: Address) -> Range<u64> {
     from.get() / PAGE..to.get().div_ceil(PAGE)
 }
 
-/// Looks up the module of every piece of text; enters the functions in those modules whose calls are watched.
+/// Looks up the module of every piece of text; enters the watched functions in those modules.
 fn locate(pid: Pid, text: &mut [TextRange], modules: &mut Modules, cache: &mut CodeCache) {
     let Ok(maps) = read_maps(pid) else { return };
     for range in text.iter_mut().filter(|t| t.located.is_none()) {

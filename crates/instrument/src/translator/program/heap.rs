@@ -17,7 +17,7 @@ const PAGE: usize = 4096;
 #[cfg(target_env = "gnu")]
 static ADVISED: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes the heap keep its memory from now on, in huge pages where the kernel allows that.
+/// Makes the heap keep its memory from now on, in huge pages if the kernel allows that.
 #[cfg(target_env = "gnu")]
 pub fn prepare() {
     // SAFETY: sets parameters of the allocator; it refuses unknown ones.
@@ -40,8 +40,8 @@ pub fn advise() {
     if end > before {
         // The page across the old end belongs to the new range, too.
         let start = before & !(PAGE - 1);
-        // SAFETY: advice about memory of the heap, whose content it leaves alone; a kernel that cannot follow it returns an
-        // error.
+        // SAFETY: advice about memory of the heap that leaves the content alone; a kernel that cannot follow it returns
+        // an error.
         unsafe { libc::madvise(start as *mut _, end.saturating_sub(start), libc::MADV_HUGEPAGE) };
     }
 }

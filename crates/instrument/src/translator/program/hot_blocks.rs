@@ -10,7 +10,7 @@ use crate::translator::program::heap;
 use crate::translator::program::thread::Thread;
 use crate::translator::relayout::hot_code::HotnessPoll;
 
-/// Number of threads whose counts are read.
+/// Number of threads to read counts of.
 const THREADS: usize = 4;
 
 /// Plans the relayout of all code caches for which it is due.
@@ -26,7 +26,8 @@ pub fn look_for_hot_blocks(
     // A suitable moment: this code runs now and then, and no thread waits for it.
     heap::advise();
     for (&id, address_space) in address_spaces {
-        // Only code without records is relaid out: while threads execute other versions, nobody sees where its jumps go.
+        // Only code without records is relaid out: while threads execute other versions, the targets of its jumps are
+        // not seen.
         let of_space = || threads.values().filter(|t| t.address_space == id && !t.version.collects());
         if of_space().next().is_none() {
             continue;

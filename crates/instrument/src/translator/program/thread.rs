@@ -15,7 +15,7 @@ use rprof_tracee::address::Address;
 use rprof_tracee::proc_status::is_runnable;
 use rprof_tracee::thread::{Running, SignalInfo};
 
-/// A signal that arrived where it could not be delivered.
+/// A signal that could not be delivered on arrival.
 pub struct Deferred {
     signal: i32,
     info: SignalInfo,
@@ -27,7 +27,7 @@ pub struct Deferred {
 pub enum Interrupted {
     /// It waits for an arena; rprof must not answer its mailbox yet.
     ForArena,
-    /// To see where it is.
+    /// To see its place.
     ToLook,
 }
 
@@ -43,9 +43,9 @@ pub struct Thread {
     pub path: AtomicU32,
     /// Its context.
     pub context: u32,
-    /// Where the context is.
+    /// The mapping that holds the context.
     pub contexts: Arc<AtomicRefCell<Contexts>>,
-    /// Signals that arrived where they could not be delivered.
+    /// Signals that could not be delivered on arrival.
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native: Option<Excursion>,
@@ -55,14 +55,14 @@ pub struct Thread {
     pub version: Version,
     /// Why rprof interrupts it, if it does.
     pub interrupted: Option<Interrupted>,
-    /// It must fault where the rest of an instruction cannot be fetched: (the instruction, that place).
+    /// It must fault at a place from which the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
     /// When it was last seen waiting for something other than a processor.
     waited_at: Option<Instant>,
 }
 
 impl Deferred {
-    /// Sends it to a thread that rprof is about to let go, unless it was sent; with its own siginfo where the kernel allows that.
+    /// Sends it to a thread that rprof is about to let go, unless it was sent; with its own siginfo if the kernel allows that.
     pub fn send(&self, pid: Pid, tid: Pid) {
         if self.sent {
             return;

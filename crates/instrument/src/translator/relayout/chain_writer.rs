@@ -17,7 +17,7 @@ use rprof_tracee::address::Address;
 /// Once a chain has this many bytes, rprof inlines no more leaves into it: an arena has room for any chain without inlined
 /// bodies.
 const COPIES: usize = 256 << 10;
-/// Writes one chain of hot blocks, with what is inlined into it.
+/// Writes one chain of hot blocks, with the code inlined into it.
 pub(crate) struct ChainWriter<'a, 's> {
     pub(crate) cache: &'a mut CodeCache,
     pub(crate) source: &'a mut Source<'s>,
@@ -27,7 +27,7 @@ pub(crate) struct ChainWriter<'a, 's> {
     leaf_bytes: usize,
     /// Inlined bodies that are not complete yet, with their chains that are still to be written.
     pub(crate) bodies: Vec<(InlinedBody, Vec<Vec<Placed>>)>,
-    /// Exits of what was written; nothing is translated ahead for them.
+    /// Exits of the written code; nothing is translated ahead for them.
     exits: Exits,
 }
 
@@ -99,7 +99,7 @@ impl<'a, 's> ChainWriter<'a, 's> {
         }
     }
 
-    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). Where code is kept short, indirect
+    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). If code is kept short, indirect
     /// calls are not compared with their usual target and are not inlined; direct calls are (on cc1 that makes no difference
     /// beyond the noise).
     fn leaf_behind(&mut self, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {

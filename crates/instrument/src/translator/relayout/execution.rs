@@ -36,8 +36,8 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// The `recent` executions by counter, after so many `rounds` (and none). Relayout of a block executed `worth` times is
-    /// worth it.
+    /// The `recent` executions by counter, after this number of `rounds` (and none). Relayout of a block executed `worth`
+    /// times is worth it.
     pub fn of(cache: &CodeCache, recent: &[u64], worth: u64, rounds: usize) -> Self {
         let mut execution = Execution {
             counts: vec![0; cache.blocks.len()],
@@ -62,8 +62,8 @@ impl Execution {
         execution
     }
 
-    /// Whether this calls for relayout, where so much had been `executed` before each round: a round planned from few
-    /// executions is not a good placement.
+    /// Whether this calls for relayout. `executed`: executions before each round; a round planned from few executions
+    /// is not a good placement.
     pub fn need(&self, executed: &[u64]) -> Need {
         let (mut badly, mut worth) = (0, 0);
         for (round, then) in executed.iter().enumerate() {

@@ -51,7 +51,7 @@ const MANY: usize = 2000;
 /// calls compare their usual target in place; the opposite holds for 3,000 functions that call two others each, which have
 /// 15,000, and for cc1, which has 58,000).
 const MANY_BRANCHES: usize = 10_000;
-/// A plan is put off this often at most while threads wait: where jumps go cannot be seen then.
+/// A plan is put off this often at most while threads wait: targets of jumps cannot be seen then.
 const MOST_PUT_OFF: u32 = 4;
 /// See [`PlacingSettings::leaf_bytes`].
 const LEAF_BYTES: usize = 160;
@@ -79,7 +79,7 @@ pub struct PlacingSettings {
 }
 
 impl Default for PlacingSettings {
-    /// The settings that measured best for this CPU. Where `loop` is quick, no landing takes a branch anyway.
+    /// The settings that measured best for this CPU. If `loop` is quick, no landing takes a branch anyway.
     fn default() -> Self {
         let spare_branches_from = if has_quick_loop() { usize::MAX } else { MANY_BRANCHES };
         PlacingSettings {
@@ -121,7 +121,7 @@ pub struct Placing {
     plan: VecDeque<Vec<Placed>>,
     /// The hot blocks of those chains, by address.
     hot_blocks: AddressMap<u64, HotBlock>,
-    /// Contexts of the threads whose counts were read.
+    /// Contexts of the threads with counts that were read.
     contexts: Vec<u32>,
     /// Number of hot blocks at the last relayout.
     hot: usize,

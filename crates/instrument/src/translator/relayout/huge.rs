@@ -1,6 +1,6 @@
 //! Huge pages: after a relayout, rprof gathers the code cache in pages of 2 MB, with the tables that it reads and the counters.
 //! Otherwise a program whose hot code exceeds the TLB's reach with small pages would wait for address translation, all the more
-//! in a guest, whose addresses are translated twice (measured on cc1 in a guest, Zen 5: 4 % less time). A long-running process
+//! in a guest with its two-level address translation (measured on cc1 in a guest, Zen 5: 4 % less time). A long-running process
 //! takes some 10 MB more. Kernels before Linux 6.1, and those without huge pages for shared memory, change nothing.
 
 use std::collections::VecDeque;

@@ -15,8 +15,8 @@
 //! That call writes below the stack pointer, as all calls in the cache do. rprof therefore also does not support a leaf that
 //! reads data there that it popped itself.
 //!
-//! (Measured: a quicksort of 2.3 s whose comparison is called by a pointer, Intel with AVX-512: 1.98 times native with calls,
-//! 1.09 with inlining.)
+//! (Measured: a quicksort of 2.3 s that calls its comparison through a pointer, Intel with AVX-512: 1.98 times native with
+//! calls, 1.09 with inlining.)
 //!
 //! The blocks of an inlined body are ordinary blocks, except that no lookup finds them: a thread that is interrupted there
 //! continues in the original callee.

@@ -1,4 +1,4 @@
-//! Where it pays to leave RCX in its slot ([`spilled_rcx`](crate::translator::translate::spilled_rcx)).
+//! The places at which it pays to leave RCX in its slot ([`spilled_rcx`](crate::translator::translate::spilled_rcx)).
 
 use iced_x86::InstructionInfoFactory;
 

@@ -12,19 +12,19 @@ use rprof_tracee::address::Address;
 /// Number of reads of a jump's last target, and the pause between them: not a multiple of the duration of a loop's pass.
 const LOOKS: usize = 24;
 const PAUSE: Duration = Duration::from_micros(30);
-/// Of these reads, so many must find a jump that was executed since the one before: the target of a thread that waits would always
-/// pass for usual.
+/// At least this number of reads must find a jump that was executed since the one before: the target of a thread that waits would
+/// always count as usual.
 const LEAST: usize = 10;
-/// One in so many may find another target. With a wrong usual target, each call of another one misses the return predictor (`perl` takes
-/// twice as long), so chance must not choose it: a jump that goes one way in half of the cases passes once in a thousand times.
+/// One in this number may find another target. With a wrong usual target, each call of another one misses the return predictor (`perl`
+/// takes twice as long), so chance must not choose it: a jump that goes one way in half of the cases passes once in a thousand times.
 const ONE_OTHER_IN: usize = 16;
-/// After so many reads without any jump executed, all threads wait.
+/// After this number of reads without any jump executed, all threads wait.
 const STILL: usize = 3;
 
-/// A jump whose target is recorded.
+/// A jump with a recorded target.
 #[derive(Debug)]
 struct Site {
-    /// Where its block starts.
+    /// Start of its block.
     start: Address,
     /// The counter of its block, and the one that holds the last target.
     slots: (u32, u32),
@@ -57,8 +57,8 @@ impl Site {
     }
 }
 
-/// Samples the targets of those jumps whose blocks have been executed `worth` times by `counts` (since the last look: jumps of a phase that is
-/// over do not move), in the threads of the contexts `of`; whether that sufficed for any of them, or there is none.
+/// Samples the targets of the jumps in blocks that have been executed `worth` times by `counts` (since the last look: jumps of a phase that
+/// is over do not move), in the threads of the contexts `of`; whether that sufficed for any of them, or there is none.
 pub(crate) fn look_where_jumps_go(
     cache: &mut CodeCache,
     all: &Contexts,

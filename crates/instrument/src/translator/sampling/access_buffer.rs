@@ -27,7 +27,7 @@ pub struct AccessBuffer {
     sites: Vec<CodeRef>,
     by_place: AddressMap<(u32, u64), u32>,
     batch: Vec<Access>,
-    /// Number and kind of the instruction whose entries are being decoded.
+    /// Number and kind of the instruction with the entries being decoded.
     now: (u32, AccessKind),
     bytes: Vec<u8>,
     /// Numbers of the instructions drained last, by probe. Each program has its own probes, and so has each version.
@@ -46,7 +46,7 @@ pub fn empty(contexts: &Contexts, context: u32, version: Version) {
     contexts.set(context, layout::CURSOR, contexts.base(context).get() + u64::from(version.buffer()));
 }
 
-/// Switches a thread, whose buffer is empty, to `version`.
+/// Switches a thread with an empty buffer to `version`.
 pub fn enter(drain: &mut Option<AccessBuffer>, contexts: &Contexts, context: u32, thread: u32, version: Version) {
     match drain {
         Some(drain) => drain.enter(contexts, context, thread, version),
@@ -113,7 +113,7 @@ impl AccessBuffer {
         self.sink.end_phase();
     }
 
-    /// Notifies the sink that `thread`, whose buffer is empty, is in `version` from now on.
+    /// Notifies the sink that `thread`, with an empty buffer, is in `version` from now on.
     pub fn enter(&mut self, contexts: &Contexts, context: u32, thread: u32, version: Version) {
         self.sink.enter(thread, version.phase());
         self.start(contexts, context, thread, version);
@@ -179,12 +179,12 @@ impl AccessBuffer {
         self.start(&contexts, thread.context, thread.ordinal, thread.version);
     }
 
-    /// Notifies the sink that a thread, whose buffer is drained, is about to end.
+    /// Notifies the sink that a thread with a drained buffer is about to end.
     pub fn ending(&mut self) {
         self.sink.ending();
     }
 
-    /// Notifies the sink that `thread`, whose buffer is drained, has ended.
+    /// Notifies the sink that `thread` has ended, with its buffer drained.
     pub fn ended(&mut self, thread: u32) {
         self.sink.ended(thread);
     }

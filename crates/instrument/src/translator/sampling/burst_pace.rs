@@ -31,7 +31,7 @@ const NEWEST: f64 = 0.25;
 const OUTLIER: f64 = 3.0;
 /// If nothing is recorded for this long, the missing threads wait for something.
 const QUIET: Duration = Duration::from_millis(20);
-/// The same if no thread whose burst continues is runnable.
+/// The same if no thread with a continuing burst is runnable.
 const IDLE: Duration = Duration::from_millis(3);
 /// The tracer spends at most this part of the longest burst on one: if much code needs translation first, later bursts will find
 /// it translated.

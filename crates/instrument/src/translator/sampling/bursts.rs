@@ -17,12 +17,12 @@ use rprof_isa::facts::AccessKind;
 use rprof_profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
 use rprof_tracee::proc_status::read_cpu_seconds;
 
-/// The burst sink, and the threads whose bursts it is recording.
+/// The burst sink, and the threads with bursts that it is recording.
 pub struct Bursts {
     sink: Box<dyn BurstSink>,
     /// The stage of the present burst.
     pub(crate) stage: Stage,
-    /// Threads whose bursts have begun and are not over.
+    /// Threads in the middle of a burst.
     open: Vec<u32>,
     /// Threads in the version that traces, with their processor seconds when they came there.
     came: Vec<(Pid, f64)>,
@@ -132,7 +132,7 @@ impl Bursts {
         self.sink.is_full()
     }
 
-    /// Begins the burst of a thread that is in the tracing version from now on, and whose buffer is empty.
+    /// Begins the burst of a thread that is in the tracing version from now on, with an empty buffer.
     pub fn begin(&mut self, thread: u32) {
         if !self.open.contains(&thread) {
             self.open.push(thread);

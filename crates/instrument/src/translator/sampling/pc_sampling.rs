@@ -4,8 +4,8 @@
 use crate::translator::code_cache::hash::AddressMap;
 use rprof_profile::code::CodeRef;
 
-/// Log2 of the bytes of code that count as seen together, and of those whose finds are added up: loops have several lines, and a
-/// thread waits at few of their instructions.
+/// Log2 of the bytes of code that count as seen together, and of the pages that finds are added up in: loops have several
+/// lines, and a thread waits at few of their instructions.
 const LINE: u32 = 6;
 const PAGE: u32 = 12;
 /// Number of finds in one page that request a window.

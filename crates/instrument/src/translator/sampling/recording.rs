@@ -129,7 +129,7 @@ impl Recording {
         self.pace.ended(cost_s, run_s);
     }
 
-    /// Ends the burst of a thread whose buffer has been emptied.
+    /// Ends the burst of a thread with an emptied buffer.
     pub fn close_burst(&mut self, thread: &Thread) {
         if let Some(bursts) = &mut self.bursts {
             bursts.end(thread.ordinal);
@@ -152,7 +152,7 @@ impl Recording {
         self.bursts.iter_mut().for_each(Bursts::note_answer);
     }
 
-    /// A stopped thread, whose buffer is empty, is in `version` now, and was in `before`.
+    /// A stopped thread with an empty buffer is in `version` now, and was in `before`.
     pub fn note_turn(
         &mut self,
         (tid, before, in_cache): (Pid, Version, bool),

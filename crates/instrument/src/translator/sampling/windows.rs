@@ -1,5 +1,5 @@
 //! Schedules the windows in which threads record addresses: the access sink decides their beginning and length, and pauses
-//! between them keep the cost down. rprof moves a thread between versions of the program at a stop, where its state is the
+//! between them keep the cost down. rprof moves a thread between versions of the program at a stop, when its state is the
 //! program's own; versions that record nothing contain no check.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ const ALONE: f64 = 1.25;
 const LIMIT_S: f64 = 0.02;
 /// Interval between checks whether to move threads.
 pub(crate) const LOOK: Duration = Duration::from_millis(2);
-/// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
+/// Processor seconds between two looks at the threads' places, in a pause that lasts at least as long as the window before,
 /// or as one that was not extended.
 const PEEK_S: f64 = 0.005;
 /// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
@@ -52,7 +52,7 @@ pub struct WindowSchedule {
     pauses: u32,
     /// The present pause must end now.
     pub(crate) cut_short: bool,
-    /// Time of the last look at where the threads are.
+    /// Time of the last look at the threads' places.
     peeked_s: f64,
     pub(crate) looked: Instant,
     /// Each thread's processor seconds at the last look.
@@ -151,7 +151,7 @@ impl WindowSchedule {
         self.now_s - self.since_s >= limit
     }
 
-    /// Whether a look at where the threads are is due; restarts the interval if so.
+    /// Whether a look at the threads' places is due; restarts the interval if so.
     pub(crate) fn is_time_to_peek(&mut self) -> bool {
         let so_far_s = self.now_s - self.since_s;
         let peek = self.wanted == Version::Plain

@@ -1,9 +1,9 @@
 //! System calls by which a program rules its later ones: filters (seccomp), and dispatch by address
 //! (`PR_SET_SYSCALL_USER_DISPATCH`).
 //!
-//! Translated calls have other addresses. Where a rule depends on them, rprof releases the process before the rule holds: the
-//! program runs on natively, and its result is its own. Other filters stay in force, and rprof makes no call in the program's name
-//! that they forbid.
+//! Translated calls have other addresses. If a rule depends on them, rprof releases the process before the rule holds: the program
+//! runs on natively, and its result is its own. Other filters stay in force, and rprof makes no call in the program's name that
+//! they forbid.
 
 use nix::unistd::Pid;
 
@@ -52,7 +52,7 @@ const MAP_TABLES: [Call; 1] = [Call {
     arguments: [PAGE, 0, PAGE, (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64, PAGE, 0],
 }];
 
-/// Threads at once that a program can have whose filter forbids that call.
+/// Threads at once that a program can have if its filter forbids that call.
 const FILTERED_THREADS: u32 = 64;
 
 /// The request of such a call.

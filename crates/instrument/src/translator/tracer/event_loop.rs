@@ -29,7 +29,7 @@ use rprof_tracee::wait::{Event, Waited, wait_any, wait_any_or_signal};
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Interval between two looks while nobody asks.
+/// Interval between two looks while there are no requests.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 /// The longest time that polling continues without a request in visits: the program needs the CPU more.
 const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);

@@ -70,7 +70,7 @@ impl Run {
         }
     }
 
-    /// Takes home the batches that workers have returned, and recalls those whose look for hot blocks is due.
+    /// Takes home the batches that workers have returned, and recalls those with a look for hot blocks due.
     pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
         let mut i = 0;
         while let Some(handoff) = self.handoffs.out.get(i) {
@@ -115,7 +115,7 @@ impl Run {
         None
     }
 
-    /// The first deferred event whose code cache is at home again.
+    /// The first deferred event with its code cache at home again.
     pub(crate) fn no_longer_put_off(&mut self) -> Option<Event> {
         let put_off = std::mem::take(&mut self.handoffs.put_off);
         let first = put_off.iter().position(|event| !self.is_lent(event));

@@ -21,7 +21,7 @@ const MOST: usize = 64;
 pub struct Handoffs {
     pub(crate) workers: Workers,
     pub(crate) out: Vec<Handoff>,
-    /// Deferred events of threads whose code cache a worker had at the time, in order.
+    /// Deferred events of threads with a code cache that a worker had at the time, in order.
     pub(crate) put_off: VecDeque<Event>,
     /// A worker failed.
     pub(crate) lost: bool,

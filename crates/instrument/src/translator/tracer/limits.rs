@@ -96,7 +96,7 @@ impl Program {
         Some(allowance.below(limit))
     }
 
-    /// Restores the limit afterwards, so that the program, whose limit is `limit`, can map as much as before.
+    /// Restores the limit afterwards, so that the program can map as much as before: up to `limit`.
     pub fn close_address_space(&mut self, pid: Pid, limit: Option<rlimit>) {
         let (Some(old), Some(limit)) = (self.settings.get(&pid).and_then(|g| g.allowance), limit) else {
             return;

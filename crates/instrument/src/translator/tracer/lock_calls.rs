@@ -1,4 +1,4 @@
-//! `mlockall`: what the program has is locked mapping by mapping, without rprof's, which are large and nearly empty.
+//! `mlockall`: the program's memory is locked mapping by mapping, without rprof's, which are large and nearly empty.
 //!
 //! ```text
 //!  mlockall(MCL_CURRENT | MCL_FUTURE) ─▶ mlockall(MCL_FUTURE); mlock2 of each of the program's mappings

@@ -1,5 +1,5 @@
 //! Code that is not translated: its cost, and the decision to release a program for which the transitions cost too much. rprof
-//! also releases a program that makes a task which no tracer may follow, or whose system calls depend on their addresses.
+//! also releases a program that makes a task which no tracer may follow, or has system calls that depend on their addresses.
 //!
 //! ```text
 //!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
@@ -23,7 +23,7 @@ use rprof_tracee::thread::Stopped;
 const TRIALS: u32 = 4;
 
 impl Program {
-    /// A thread goes to native code, whose burst has ended.
+    /// A thread goes to native code after its burst has ended.
     pub fn enter_native(&mut self, tid: Pid, at: Address, uncounted: &mut Uncounted) {
         let Ok(address_space) = self.address_space(tid) else { return };
         let Some(why) = address_space.untranslated(at) else { return };

@@ -1,5 +1,5 @@
-//! System calls of code that is not translated, in programs whose first instruction is in such code (writable text, as packers
-//! have it): they may make other code executable, which can be translated.
+//! System calls of code that is not translated, in programs with their first instruction in such code (writable text, as
+//! packers have it): they may make other code executable, which can be translated.
 //!
 //! ```text
 //!  native code ─▶ stop before the call ─▶ handled as if from the cache, by the same code ─▶ native code
@@ -33,12 +33,12 @@ fn concerns(class: CallClass, registers: &Registers) -> bool {
 }
 
 impl Program {
-    /// How to resume a thread: with stops at its system calls, if it is in code whose calls matter.
+    /// How to resume a thread: with stops at its system calls if they matter in the code it is in.
     pub fn mode_of(&self, tid: Pid) -> Mode {
         if self.watches_calls(tid) { Mode::Syscall } else { Mode::Continue }
     }
 
-    /// Whether the thread is in native code whose system calls matter.
+    /// Whether the thread is in native code with system calls that matter.
     pub fn watches_calls(&self, tid: Pid) -> bool {
         self.thread_and_space(tid)
             .is_ok_and(|(thread, space)| thread.native.is_some() && (space.begins_natively || self.effects.is_some()))
@@ -60,7 +60,7 @@ impl Program {
             return self.go_on(stopped).map(|()| None);
         }
         self.thread_mut(tid)?.native.as_mut().ok_or(RunError::Gone)?.in_call = false;
-        // The call is left out, and made again where its result is known at once.
+        // The call is left out, and made again in a way that shows its result at once.
         stopped.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
         let absent = -i64::from(libc::ENOSYS) as u64;

@@ -60,7 +60,7 @@ impl Program {
             let (stopped, _) = self.execute(stopped, close, site)?;
             return self.pass(stopped, registers, site);
         }
-        // It has another /proc, where rprof is not or has another number: it gets what is there.
+        // It has another /proc, in which rprof is missing or has another number: it gets what is there.
         self.pass(stopped, registers, site)
     }
 
@@ -97,7 +97,7 @@ fn may_write(registers: &Registers) -> bool {
     flags as i32 & libc::O_ACCMODE != libc::O_RDONLY
 }
 
-/// `path` as it is from the root, where it counts from the descriptor `folder` of thread `tid`.
+/// `path` as it is from the root, if it counts from the descriptor `folder` of thread `tid`.
 fn from_root(path: &[u8], tid: Pid, folder: i32) -> Option<Cow<'_, [u8]>> {
     if path.first() == Some(&b'/') {
         return Some(Cow::Borrowed(path));

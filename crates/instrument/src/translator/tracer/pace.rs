@@ -65,13 +65,13 @@ impl Recorded {
         }
     }
 
-    /// Whether rprof stopped a thread to see where it is.
+    /// Whether rprof stopped a thread to see its place.
     pub fn is_peeked(&self, thread: &Thread) -> bool {
         self.samples.windows.wanted == Version::Plain && thread.interrupted == Some(Interrupted::ToLook)
     }
 
-    /// Looks where a stopped thread is: a pause ends when code runs that no window has seen. The thread stays stopped while the
-    /// sink catches up, because that code may not run for long.
+    /// Looks at a stopped thread's place: a pause ends when code runs that no window has seen. The thread stays stopped while
+    /// the sink catches up, because that code may not run for long.
     pub fn peek(&mut self, program: &mut Program, stopped: &Stopped) -> Result<(), RunError> {
         let (Some(thread), Some(drain)) = (program.threads.get_mut(&stopped.tid()), &mut self.samples.drain) else {
             return Ok(());

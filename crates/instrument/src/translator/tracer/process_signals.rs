@@ -1,8 +1,8 @@
 //! Signals that are meant for a process, and that the kernel gives to its first thread.
 //!
 //! The kernel prefers the first thread unless that thread blocks the signal, or is in a stop of its tracer (`complete_signal` in
-//! kernel/signal.c). Stops of rprof's must not change whose handler runs: a handler may jump to a frame of the thread that it
-//! expects to be in.
+//! kernel/signal.c). Stops of rprof's must not change the thread that runs the handler: a handler may jump to a frame of the
+//! thread that it expects to be in.
 
 use nix::unistd::Pid;
 

@@ -35,7 +35,7 @@ pub(crate) struct Program {
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
     pub backlog: VecDeque<Event>,
-    /// Threads whose stop could not be handled, and that are still in it.
+    /// Threads still in a stop that could not be handled.
     pub stuck: HashMap<Pid, Stop>,
     /// The effects of this run, if it repeats another one and may have none twice.
     pub effects: Option<Effects>,
@@ -116,7 +116,7 @@ impl Program {
         }
     }
 
-    /// Resumes a thread, with deferred signals sent again: a handler sees where they came.
+    /// Resumes a thread, with deferred signals sent again: a handler sees the place they came at.
     pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         self.send_deferred(tid);

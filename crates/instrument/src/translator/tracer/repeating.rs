@@ -1,4 +1,4 @@
-//! A run that repeats another one: it ends before the first call whose effect would come twice.
+//! A run that repeats another one: it ends before the first call that would have an effect twice.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +74,7 @@ impl Run {
         let _ = stopped.resume(Mode::Continue, None);
     }
 
-    /// Ends the processes that outlive the first one: nobody needs what a repeated run leaves behind.
+    /// Ends the processes that outlive the first one: the leftovers of a repeated run are of no use.
     pub fn end_rest(&mut self) {
         let groups: Vec<Pid> = self.program.threads.values().map(|thread| thread.pid).collect();
         groups.into_iter().for_each(kill_process_of);
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Puts files back as the first run left them, and says where that failed. Whether there were any.
+    /// Puts files back as the first run left them, and names those for which that failed. Whether there were any.
     pub fn take_effects_back(&mut self) -> bool {
         let any = self.program.effects.as_ref().is_some_and(Effects::changed_files);
         let failed = self.program.effects.take().map(|effects| effects.take_back()).unwrap_or_default();

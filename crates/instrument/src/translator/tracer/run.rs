@@ -1,4 +1,4 @@
-//! One counted run: the traced program, what is recorded of it, and how it is served.
+//! One counted run: the traced program, its records, and the order in which it is served.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub looks: HotnessPoll,
     /// Code caches that workers serve.
     pub handoffs: Handoffs,
-    /// When rprof polls, and where.
+    /// When rprof polls, and which mailboxes.
     pub polling: Polling,
     /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
     pub visits: bool,
@@ -48,7 +48,7 @@ pub(crate) struct EndedThread {
 }
 
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](crate::Translator) for the rest.
+    /// A run with the first process `first`; see [`Translator`](crate::Translator) for the rest.
     pub fn new(
         first: Pid,
         sinks: (Option<AccessBuffer>, Option<Bursts>),

@@ -1,4 +1,4 @@
-//! What a run has counted and noticed so far, for its evidence.
+//! Counts and observations of a run so far, for its evidence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

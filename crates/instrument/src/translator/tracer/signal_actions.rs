@@ -54,7 +54,7 @@ impl Program {
         let Ok(pid) = self.thread(tid).map(|t| t.pid) else { return false };
         match signal {
             libc::SIGTRAP => true,
-            // A thread faults where it leaves native code.
+            // A thread faults when it leaves native code.
             libc::SIGSEGV => self.threads.values().any(|thread| thread.pid == pid && thread.native.is_some()),
             _ => false,
         }

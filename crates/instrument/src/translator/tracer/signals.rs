@@ -1,6 +1,6 @@
 //! Signals: the program's handler must see the program's own state, and control must come back to the cache.
 //!
-//! A signal that arrives where the program's state is not known waits for at most a few single-stepped instructions. rprof
+//! A signal that arrives at a place with an unknown program state waits for at most a few single-stepped instructions. rprof
 //! restores the state, and the kernel itself builds the handler's frame; at the stop at the handler's entry (PTRACE_SINGLESTEP)
 //! rprof redirects control into the cache.
 
@@ -33,7 +33,7 @@ impl Run {
                 return self.deliver(stopped, signal, info);
             }
         }
-        // A thread that leaves the cache faults on an instruction fetch, whose `si_code` is never SI_KERNEL.
+        // A thread that leaves the cache faults on an instruction fetch, with an `si_code` that is never SI_KERNEL.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
             let address_space = self.program.address_space(tid)?;
@@ -154,9 +154,9 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Steps a stopped thread until the program's state is known, unless it `stays` where it is. Returns that state with the
+    /// Steps a stopped thread until the program's state is known, unless it `stays` in its place. Returns that state with the
     /// program's registers, and whether the thread made a system call, so that it is no longer at the stop of a signal. The state
-    /// stays unknown where it `is_too_early` for it.
+    /// stays unknown if it `is_too_early` for it.
     pub(super) fn find_state(
         &mut self,
         stopped: Stopped,

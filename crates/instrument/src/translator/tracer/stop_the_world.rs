@@ -40,7 +40,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// The signal that goes with the thread where rprof follows it no longer; 0: none. The instruction of a fault is executed again there,
+    /// The signal that goes with the thread when rprof stops following it; 0: none. The instruction of a fault is executed again there,
     /// and faults again, with an address that is the program's.
     pub fn signal_to_take_along(&self) -> i32 {
         self.signal.filter(|(signal, info)| !is_fault(*signal, info)).map_or(0, |(signal, _)| signal)
@@ -65,7 +65,7 @@ impl Run {
         self.hold_those(Some(tid), |tid, thread| thread.pid == pid && is_stoppable(tid))
     }
 
-    /// Lets threads go on from where they were stopped.
+    /// Lets stopped threads go on.
     pub fn let_on(&mut self, held: Vec<Held>) -> Result<(), RunError> {
         for Held { stopped, signal, job } in held {
             if let Some((signal, _)) = signal {
@@ -200,7 +200,7 @@ impl Run {
         self.move_over(first)
     }
 
-    /// The same for an address space none of whose threads is stopped. They all continue.
+    /// The same for an address space without stopped threads. They all continue.
     pub fn part_other(&mut self, space: Pid) -> Result<(), RunError> {
         let mut ready = self.held_outside(space, None)?;
         if let Some(first) = ready.pop() {
@@ -270,7 +270,7 @@ impl Run {
         self.program.go_on(stopped)
     }
 
-    /// Moves a thread whose registers are the program's to the new code cache.
+    /// Moves a thread, with the program's registers, to the new code cache.
     fn move_over(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let thread = self.program.thread(stopped.tid())?;
         let base = thread.contexts.borrow().base(thread.context);

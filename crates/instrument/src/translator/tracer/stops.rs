@@ -93,7 +93,7 @@ impl Run {
         Ok(())
     }
 
-    /// SIGTRAP: an exit whose mailbox rprof did not poll, a system call, or the program's own.
+    /// SIGTRAP: an exit with a mailbox that rprof did not poll, a system call, or the program's own.
     fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         let info = stopped.signal_info()?;
@@ -193,7 +193,7 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Prepares a stopped thread, whose registers in the program are `registers`, for continuing there.
+    /// Prepares a stopped thread, with the program's `registers`, for continuing there.
     pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers) -> Result<Stopped, RunError> {
         let (tid, at) = (stopped.tid(), Address::new(registers.rip));
         let version = self.program.thread(tid)?.version;
@@ -219,7 +219,7 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Resumes a stopped thread whose registers in the program are `registers`.
+    /// Resumes a stopped thread with the program's `registers`.
     pub fn go_on_as_program(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
         let stopped = self.redirect(stopped, registers)?;
         self.program.go_on(stopped)
@@ -261,7 +261,7 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
+    /// Moves a stopped thread to the version that it should be in; it stays in its place for now if it is in a system
     /// call, or if a trap of its own is still to be reported.
     pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();

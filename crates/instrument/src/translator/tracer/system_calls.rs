@@ -27,7 +27,7 @@ const ARCH_GET_GS: u64 = 0x1004;
 const ARCH_SHSTK_ENABLE: u64 = 0x5001;
 
 impl Run {
-    /// A thread stopped before the system call whose site is in its mailbox.
+    /// A thread stopped before the system call of the site in its mailbox.
     pub fn call(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
         let tid = stopped.tid();
         match self.program.site_of_call(tid)? {
@@ -76,7 +76,7 @@ impl Run {
             libc::SYS_madvise => self.madvise(stopped, registers, site),
             libc::SYS_mlockall => self.program.mlockall(stopped, registers, site),
             libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 if !self.visits => {
-                // For `prlimit64` this may be another process, whose code cache a worker may have.
+                // For `prlimit64` this may be another process; a worker may have its code cache.
                 if let Ok(other) = self.program.thread(Pid::from_raw(registers.rdi as i32)) {
                     self.bring_home(other.address_space);
                 }

@@ -30,7 +30,7 @@ use rprof_tracee::wait::{Event, Stop, wait_for};
 /// `cs` of 64-bit code.
 pub(crate) const CS_64: u64 = 0x33;
 
-/// Address spaces without processes whose counts are kept for later.
+/// Address spaces without processes, with counts kept for later.
 const FINISHED: usize = 4;
 
 /// Whether the file that a process executes would change its user or group.
@@ -146,7 +146,7 @@ impl Run {
         let ordinal = self.evidence.roster.enter(pid, tid);
         let forks = pid != parent_group && !shares_memory;
         let path = if forks { self.recorded.marks.forked(old.ordinal, ordinal) } else { 0 };
-        // It begins where its parent is.
+        // It begins at its parent's place.
         enter(&mut self.recorded.samples.drain, &contexts, context, ordinal, old.version);
         let mut thread = Thread::new(pid, space, ordinal, context, image.contexts.clone(), old.version);
         thread.path = AtomicU32::new(path);

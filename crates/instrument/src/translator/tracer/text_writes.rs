@@ -47,7 +47,7 @@ impl Run {
         let own_offset = [libc::SYS_pwrite64, libc::SYS_pwritev].contains(&(registers.rax as i64))
             || registers.rax as i64 == libc::SYS_pwritev2 && registers.r10 != u64::MAX;
         let piece = match (succeeded(&after), own_offset) {
-            // What was written before the failure stays.
+            // Bytes written before the failure stay.
             (false, _) => EVERYTHING,
             (true, true) => (registers.r10, after.rax),
             (true, false) => (position(tid, descriptor).unwrap_or(0).wrapping_sub(after.rax), after.rax),
@@ -132,13 +132,13 @@ impl Run {
 }
 
 impl Program {
-    /// Resumes a thread at a call that begins at `at` in the cache, where it may wait.
+    /// Resumes a thread at a call that begins at `at` in the cache; it may wait there.
     pub fn rest_in_cache(&mut self, stopped: Stopped, registers: Registers, at: CacheAddress) -> Result<(), RunError> {
         stopped.set_registers(&Registers { rip: at.get(), orig_rax: u64::MAX, ..registers })?;
         self.go_on(stopped)
     }
 
-    /// The same for a write that changes no memory: where calls that concern sockets are recorded, this one is.
+    /// The same for a write that changes no memory: if calls that concern sockets are recorded, so is this one.
     fn rest_of_write(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let (thread, address_space) = self.thread_and_space(stopped.tid())?;
         let cache = address_space.image.cache.borrow();
@@ -156,7 +156,7 @@ impl Program {
     }
 }
 
-/// The process whose memory a descriptor of thread `tid` is.
+/// The process with the memory that a descriptor of thread `tid` refers to.
 fn memory_behind(tid: Pid, descriptor: i32) -> Option<Pid> {
     let link = std::fs::read_link(format!("/proc/{tid}/fd/{descriptor}")).ok()?;
     match proc_file(link.as_os_str().as_encoded_bytes(), tid)? {

@@ -1,4 +1,4 @@
-//! Calls that are watched: who is told of a thread that waits in one, and the rings of threads.
+//! Calls that are watched: the recorder to notify of a thread that waits in one, and the rings of threads.
 
 use crate::translator::blas::recorder::BlasRecorder;
 use crate::translator::code_cache::cache::CodeCache;

@@ -17,7 +17,7 @@ use rprof_tracee::address::Address;
 /// Blocks translated ahead for each request. With twice as many, the import of numpy takes no less time: a thread that asks
 /// meanwhile waits.
 const BLOCKS: usize = 32;
-/// Number of requests whose surroundings are kept: those further back are less likely to be executed next.
+/// Number of requests to keep the surroundings of: those further back are less likely to be executed next.
 const REQUESTS: usize = 256;
 
 /// The surroundings of one request.

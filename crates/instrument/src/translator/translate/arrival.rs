@@ -11,7 +11,7 @@ pub enum Arrival {
     Jump,
     /// By an indirect call, which left the cache's return address on the stack.
     Call,
-    /// By a return, whose slot on the stack held the cache's address for a moment.
+    /// By a return; its slot on the stack held the cache's address for a moment.
     Return,
 }
 

@@ -1,4 +1,4 @@
-//! Writes one block: its instructions, its counter, and where the program's state is known.
+//! Writes one block: its instructions, its counter, and its places with a known program state.
 
 use crate::translator::code_cache::block::{BlockId, ReturnPoint, SafePoint, SiteId, SpillState};
 use crate::translator::code_cache::cache::CodeCache;
@@ -40,7 +40,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) dead_flags: Vec<Dead>,
     /// RCX is in its slot.
     pub(crate) rcx_spilled: bool,
-    /// The flags are dead where the block's call returns to.
+    /// The flags are dead at the return address of the block's call.
     pub(crate) lands_without_flags: bool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Written {
 }
 
 impl<'a> Writer<'a> {
-    /// For `block`, whose counter is `slot`, at the end of the superblock's hot code.
+    /// For `block` with the counter `slot`, at the end of the superblock's hot code.
     pub(crate) fn new(
         cache: &'a mut CodeCache,
         unit: &'a mut Superblock,
@@ -142,8 +142,8 @@ impl<'a> Writer<'a> {
         site
     }
 
-    /// The whole block, counted before the step at `position`, where these flags are not needed (`None`: where it costs least
-    /// without touching flags).
+    /// The whole block, counted before the step at `position`, at which these flags are not needed (`None`: at the place that
+    /// costs least without touching flags).
     pub(crate) fn write(&mut self, position: Option<(usize, Dead)>) -> Result<Option<Address>, NoRule> {
         let loop_start = self.loop_entry();
         let at_end = match self.block.end {

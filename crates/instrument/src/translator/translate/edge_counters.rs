@@ -36,7 +36,7 @@ pub(crate) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     }
 }
 
-/// Writes an increment at the end of `code`, where the `dead` flags are free and RCX is in its slot if `rcx_spilled`; returns the
+/// Writes an increment at the end of `code` with the `dead` flags free and RCX in its slot if `rcx_spilled`; returns the
 /// address at which the count is complete.
 pub(crate) fn count(code: &mut Code, slot: u32, dead: Dead, rcx_spilled: bool) -> CacheAddress {
     let counter = layout::counter(slot);

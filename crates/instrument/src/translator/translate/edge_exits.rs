@@ -11,7 +11,7 @@ use crate::x86_64::liveness::Dead;
 use rprof_tracee::address::{Address, CacheAddress};
 
 impl Writer<'_> {
-    /// Links the branch whose rel32 is at `patch` to `to`, and counts it if the block behind has no counter.
+    /// Links the branch with its rel32 at `patch` to `to`, and counts it if the block behind has no counter.
     pub(crate) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
         let Some(ExitCounter { slot, dead }) = self.leave else {
             self.lead(patch, to);

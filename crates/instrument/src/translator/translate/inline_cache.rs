@@ -27,7 +27,7 @@ use rprof_tracee::address::{Address, CacheAddress};
 #[derive(Debug, Clone, Copy)]
 struct Held {
     place: Place,
-    /// The block is not counted yet, but will be behind the comparison, where these flags are dead.
+    /// The block is not counted yet, but will be behind the comparison, with these flags dead.
     counts_later: Option<Dead>,
 }
 
@@ -38,7 +38,7 @@ impl Held {
     }
 }
 
-/// Where the target is when it is compared.
+/// The target's place when it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// In the program's own register.
@@ -80,18 +80,18 @@ impl Writer<'_> {
         Ok(Some(usual.at))
     }
 
-    /// Whether the indirect call compares its usual target: not where instruction fetch is the bottleneck, and not if another
+    /// Whether the indirect call compares its usual target: not if instruction fetch is the bottleneck, and not if another
     /// block that ends in the same call executes it.
     pub(crate) fn calls_directly(&self) -> bool {
         !self.cache.is_to_be_short() && !self.is_called_elsewhere()
     }
 
-    /// Writes the indirect call, whose usual target is `usual`; returns the address at which the chain continues.
+    /// Writes the indirect call with the usual target `usual`; returns the address at which the chain continues.
     pub(crate) fn call_usual(&mut self, usual: InlineCache, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
         let held = self.hold_target(usual, counted)?;
         self.point(self.last_offset(), held.moved());
-        // The push comes here, where the program's registers are known.
+        // The push comes here, with the program's registers known.
         self.push_next();
         let call = self.unit.hot.here();
         let other = self.unless_usual(usual, held);
@@ -113,7 +113,7 @@ impl Writer<'_> {
 
     /// Brings the target to a place where it can be compared.
     fn hold_target(&mut self, usual: InlineCache, counted: bool) -> Result<Held, NoRule> {
-        // Where flags are dead, a counter costs less.
+        // If flags are dead, a counter costs less.
         let counts_later = Some(usual.dead).filter(|&dead| !counted && dead != Dead::None);
         let counted = counted || counts_later.is_some();
         let place = match self.target_register() {

@@ -10,7 +10,7 @@ pub(crate) struct InlinedBody {
     pub(crate) caller: BlockId,
     /// The return address.
     pub(crate) next: Address,
-    /// Where the code at the return address begins in the cache.
+    /// Start in the cache of the code at the return address.
     pub(crate) behind: CacheAddress,
     /// Entries of the body's blocks.
     pub(crate) entries: Vec<(Address, CacheAddress)>,

@@ -57,7 +57,7 @@ impl CodeCache {
         behind.unwrap_or_else(|| (self.found_first(links, entry), Link::Entry(entry, head)))
     }
 
-    /// The rel32 to link to `head`, whose block was placed in round `places` (0: in none).
+    /// The rel32 to link to `head` of a block that was placed in round `places` (0: in none).
     fn way_behind(
         &self,
         entry: u64,
@@ -70,7 +70,7 @@ impl CodeCache {
         (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
     }
 
-    /// Where the rel32 at `way` leads once `links` are set.
+    /// The target of the rel32 at `way` once `links` are set.
     fn leads_to(&self, way: CacheAddress, links: &[Link], unit: Option<&Superblock>) -> Option<CacheAddress> {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Behind(from, head) if from == way => Some(head),
@@ -81,7 +81,7 @@ impl CodeCache {
         pending.or_else(|| Some(reached(way, word()?)))
     }
 
-    /// Where the entry at that offset leads once `links` are set.
+    /// The target of the entry at that offset once `links` are set.
     fn found_first(&self, links: &[Link], entry: u64) -> CacheAddress {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Entry(at, head) if at == entry => Some(head),

@@ -15,7 +15,7 @@ use crate::x86_64::rewrite::free_gpr;
 use rprof_tracee::address::CacheAddress;
 
 impl Writer<'_> {
-    /// Whether the block is a loop whose counter stays out of memory while it runs.
+    /// Whether the block is a loop with a counter that stays out of memory while it runs.
     pub(crate) fn choose_loop_counter(&mut self) -> bool {
         // A burst has a record of each iteration.
         if !self.block.repeats() || self.unit.version.traces() {

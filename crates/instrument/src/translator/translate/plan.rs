@@ -13,7 +13,7 @@ pub(crate) struct BlockPlan {
     pub(crate) next: Option<Address>,
     /// That block has no counter in line.
     pub(crate) next_flows: bool,
-    /// That block begins with RCX in its slot, where the end of this one leaves it.
+    /// That block begins with RCX in its slot, as the end of this one leaves it.
     pub(crate) spill_rcx: bool,
     /// The usual target of the indirect jump or call that ends it.
     pub(crate) usual: Option<InlineCache>,
@@ -31,7 +31,7 @@ pub(crate) struct InlineCache {
     pub(crate) dead: Dead,
 }
 
-/// Where control goes behind a block that was written.
+/// The ways of control behind a block that was written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Behind {
     /// The address that it runs into.

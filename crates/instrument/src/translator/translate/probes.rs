@@ -90,7 +90,7 @@ impl Writer<'_> {
         sum.filter(|_| repeated).map(|slot| Iterations { slot, entries })
     }
 
-    /// Adds a point before step `i`, where the program's state is known again.
+    /// Adds a point before step `i`, with the program's state known again.
     pub(crate) fn again(&mut self, i: usize) {
         let plain = self.plain();
         self.point(self.block.steps[i].offset, plain);
@@ -136,7 +136,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds the active lanes in RCX to a counter where flags are `dead`, except perhaps the carry.
+    /// Adds the active lanes in RCX to a counter with these flags `dead`, except perhaps the carry.
     fn add_population(&mut self, slot: u32, lanes: u32, dead: Dead) {
         let hot = &mut self.unit.hot;
         if dead == Dead::AllButCarry {
@@ -156,7 +156,7 @@ impl Writer<'_> {
         }
     }
 
-    /// As [`add_population`](Self::add_population) where all flags are live, or the CPU has no `popcnt`.
+    /// As [`add_population`](Self::add_population) if all flags are live, or the CPU has no `popcnt`.
     fn add_by_table(&mut self, slot: u32, lanes: u32) {
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT_2, RDX);

@@ -19,12 +19,12 @@
 //! programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns per call natively, 5.3 with this scheme,
 //! 18 with a jump on the way to the callee, 25 with returns by an indirect jump).
 //!
-//! Where `loop` is slow (Intel), a landing behind which the flags are dead compares with `cmp` and a branch that is not taken;
-//! the flags are saved below the return address for the way to another landing. `jrcxz` would be a taken branch at each landing,
-//! and a large program has more landings than the branch target buffer has entries (measured: 12,000 functions that call two
-//! others each, Intel with AVX-512: 4.0 ns per call natively, 15.4 with `jrcxz`, 9.8 with this scheme).
+//! If `loop` is slow (Intel), a landing behind which the flags are dead compares with `cmp` and a branch that is not taken; the
+//! flags are saved below the return address for the way to another landing. `jrcxz` would be a taken branch at each landing, and
+//! a large program has more landings than the branch target buffer has entries (measured: 12,000 functions that call two others
+//! each, Intel with AVX-512: 4.0 ns per call natively, 15.4 with `jrcxz`, 9.8 with this scheme).
 //!
-//! Where instruction fetch is the bottleneck, hot returns share one lookup stub: the processor predicts a `ret` at any address.
+//! If instruction fetch is the bottleneck, hot returns share one lookup stub: the processor predicts a `ret` at any address.
 //!
 //! ```text
 //!  push [rsp]; jmp ─▶ rcx = the entry of [rsp]; [rsp] = table[rcx]; ret
@@ -36,7 +36,7 @@
 //!
 //! The word below the program's return address holds the cache's return address when the callee begins, and that address or flags
 //! when it has returned. By the ABI, data below the stack pointer does not survive a call or a return; rprof does not support
-//! programs whose callees read data there that their callers left, or the other way round. If that word is not writable, the
+//! programs with callees that read data there left by their callers, or the other way round. If that word is not writable, the
 //! fault is rprof's, and rprof completes the transfer for the program ([`CodeCache::transfer_at`], [`CodeCache::return_at`]).
 //!
 //! A return needs no register but RCX: saving and reloading a register at each return would make a chain through all of them, for
@@ -108,7 +108,7 @@ fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     comparison
 }
 
-/// The same if the flags are dead at `to`; they are restored where control goes elsewhere.
+/// The same if the flags are dead at `to`; they are restored if control goes elsewhere.
 fn unless_returned_without_flags(code: &mut Code, to: Address) -> Comparison {
     code.unless_top_is(to.get())
 }
@@ -160,8 +160,8 @@ impl Writer<'_> {
         self.cache.sites[site as usize].calls = true;
     }
 
-    /// Writes the landing of the return to `next`, whose call continues behind the push at `call`; see [`ReturnPoint`] for `own`.
-    /// Returns the landing's address.
+    /// Writes the landing of the return to `next` from the call that continues behind the push at `call`; see [`ReturnPoint`] for
+    /// `own`. Returns the landing's address.
     pub(crate) fn land_at(&mut self, next: Address, call: CacheAddress, own: bool) -> CacheAddress {
         let from = self.call_of_block();
         let head = self.unit.hot.here();
@@ -318,7 +318,7 @@ impl CodeCache {
         u64::from(table) + 8 * lookup_index(at.get(), entries)
     }
 
-    /// Makes `at`, whose block is translated, reachable by lookups of `version`.
+    /// Makes `at`, which has a translated block, reachable by lookups of `version`.
     pub fn publish(&mut self, version: Version, at: Address, arrival: Arrival) {
         let place = version.place(at);
         if self.entries_for(arrival).contains_key(&place) {

@@ -1,4 +1,4 @@
-//! Elision of RCX reloads. A return, and a jump whose target is compared, save RCX in its slot. The block that follows in the
+//! Elision of RCX reloads. A return, and a jump with a compared target, save RCX in its slot. The block that follows in the
 //! cache often no longer needs RCX, or is about to save it again. Then rprof omits the reload in between.
 //!
 //! ```text

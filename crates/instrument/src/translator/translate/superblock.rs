@@ -107,7 +107,7 @@ impl Superblock {
         code.set_word(at, value);
     }
 
-    /// Sets the jump whose rel32 is at `jump` to the next address of the cold part.
+    /// Sets the jump with its rel32 at `jump` to the next address of the cold part.
     pub(crate) fn lead_to_cold(&mut self, jump: CacheAddress) {
         let here = self.cold.here();
         self.set_word(jump, relative(jump, here));

@@ -155,7 +155,7 @@ impl Writer<'_> {
         cold.jump(stop);
         cold.land(anywhere);
         if tells_allocations {
-            // Sizes are multiples of 4 KiB, whose bits 12 to 19 go to the upper half.
+            // Sizes are multiples of 4 KiB; their bits 12 to 19 go to the upper half.
             cold.rotate(RCX, RSI, LARGE.ilog2() as u8);
             let small = cold.jump_if_ecx_zero();
             cold.jump(stop);

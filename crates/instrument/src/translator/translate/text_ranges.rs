@@ -33,7 +33,7 @@ pub enum Untranslated {
 }
 
 impl Untranslated {
-    /// (what was executed, advice)
+    /// (the executed code, advice)
     pub fn words(self) -> (&'static str, &'static str) {
         match self {
             Untranslated::Writable => ("code made at run time, in memory that stays writable,", WITHOUT_JIT),

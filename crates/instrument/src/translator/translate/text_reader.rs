@@ -113,8 +113,8 @@ impl<'a> Source<'a> {
         decode(at, &bytes[..size])
     }
 
-    /// A step of `block` before which a counter may change flags, and the dead flags there: the first step where all are dead, or
-    /// all but the carry. `returns_to` is the known target of a return at its end.
+    /// A step of `block` before which a counter may change flags, and the dead flags there: the first step at which all are dead,
+    /// or all but the carry. `returns_to` is the known target of a return at its end.
     pub fn counter_position(&mut self, block: &Decoded, returns_to: Option<Address>) -> Option<(usize, Dead)> {
         let place = |live_out: u32| {
             let live = live_before(&block.steps, live_out);

@@ -19,7 +19,7 @@ use crate::x86_64::operands::Operand;
 use crate::x86_64::rewrite::load_address;
 
 impl CodeCache {
-    /// Writes the table that shows where the buffers of `contexts` end.
+    /// Writes the table with the ends of the buffers of `contexts`.
     pub fn prepare_traces(&self, contexts: &Contexts) {
         const PIECE: u64 = 1 << 16;
         // Contexts are spaced so that bits 16 to 23 are the same in all of them.

@@ -17,7 +17,7 @@ use rprof_tracee::address::Address;
 const R10: Gpr = Gpr(10);
 
 impl CodeCache {
-    /// Translates a trampoline at `start`, whose place is `at`.
+    /// Translates a trampoline at `start` for the place `at`.
     pub fn translate_trampoline(
         &mut self,
         version: Version,

@@ -43,7 +43,7 @@ fn behind_to(code: &mut Code, offset: i32, behind: Behind) {
 }
 
 impl Writer<'_> {
-    /// Records that the block begins, whose start is watched.
+    /// Records the start of the block, which is watched.
     pub(crate) fn note_call(&mut self, watched: Watched) {
         self.unpark(0);
         self.point(0, self.plain());

@@ -16,8 +16,8 @@ use rprof_tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// Of a process with more threads a window takes so many, those first that are ready to run: to stop all of them would take longer than
-/// the window.
+/// Of a process with more threads a window takes this number, first those that are ready to run: to stop all of them would take longer
+/// than the window.
 const MOST_THREADS: usize = 128;
 /// Interval between looks.
 const LOOK: Duration = Duration::from_micros(20);
@@ -47,8 +47,8 @@ fn refusal(pid: Pid, error: &TraceError) -> String {
 }
 
 impl Visitor {
-    /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread whose system call a signal is about
-    /// to end, or a stop would, one that does not stop in time, and one that the sampler could not let go.
+    /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread in a system call that a signal is
+    /// about to end, or a stop would, one that does not stop in time, and one that the sampler could not let go.
     ///
     /// # Errors
     /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
@@ -151,7 +151,7 @@ impl Visitor {
                     if signal == libc::SIGTRAP {
                         self.run.program.note_trap(pid);
                     }
-                    // It stops where its handler begins. If it is gone, its end comes next.
+                    // It stops at the start of its handler. If it is gone, its end comes next.
                     let _ = Running::resumed(tid).interrupt();
                     let _ = stopped.resume_raw(Mode::Continue, signal);
                 }
@@ -167,8 +167,8 @@ impl Visitor {
         }
     }
 
-    /// Lets go of threads that stopped too late to be taken; returns those that have ended instead, whose end nobody else of rprof will
-    /// see. Call it every few milliseconds while [`is_owed`](Self::is_owed).
+    /// Lets go of threads that stopped too late to be taken; returns those that have ended instead: no other part of rprof will see
+    /// their end. Call it every few milliseconds while [`is_owed`](Self::is_owed).
     pub fn settle(&mut self) -> Vec<Ended> {
         let late: Vec<Pid> = self.late.iter().copied().collect();
         for tid in late {

@@ -149,7 +149,8 @@ impl Visitor {
                 return Ok((stopped, before));
             }
         }
-        // It has executed another program, needs translations of its own, or has mapped something where rprof's mappings were.
+        // It has executed another program, needs translations of its own, or has mapped something at the addresses that
+        // rprof's mappings had.
         let maps = &read_maps(pid).map_err(|_| RunError::Gone)?;
         self.run.program.address_spaces.remove(&pid);
         let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;

@@ -1,4 +1,4 @@
-//! Sends all threads out of the code cache, to run natively as if nobody had been there.
+//! Sends all threads out of the code cache, to run natively as if rprof had not been there.
 
 use std::time::{Duration, Instant};
 
@@ -69,8 +69,8 @@ impl Visitor {
         were_there
     }
 
-    /// Drops threads that nobody will report any more: one that executes a program ends all others of its process, and takes over the
-    /// first one's id, with another tracer or none.
+    /// Drops threads that will not be reported any more: one that executes a program ends all others of its process, and takes over
+    /// the first one's id, with another tracer or none.
     fn forget_lost(&mut self) {
         let own = gettid().as_raw();
         let is_lost = |tid: &Pid| read_status(*tid).map_or(0, |status| status.tracer) != own;

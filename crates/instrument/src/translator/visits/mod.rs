@@ -49,7 +49,7 @@ const FIRST_RELAYOUT: Duration = Duration::from_millis(1);
 const NEXT_RELAYOUT: Duration = Duration::from_millis(60);
 /// Longest window of the sink of accesses: one that fills a large cache may take longer, and ends there.
 const LONGEST_OF_SINK: Duration = Duration::from_millis(30);
-/// Where other work keeps the threads off the CPUs, a window may take this many times its length.
+/// If other work keeps the threads off the CPUs, a window may take this many times its length.
 const MOST_TIMES_LONGER: u32 = 8;
 /// Interval between looks whether it is over.
 const LOOK_AT_SINK: Duration = Duration::from_millis(1);
@@ -68,7 +68,7 @@ pub struct Refused {
     pub why: String,
 }
 
-/// The end of a process that a visit saw, and that nobody else of rprof will see.
+/// The end of a process that a visit saw, and that no other part of rprof will see.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     /// The process.
@@ -92,7 +92,7 @@ pub struct Visit {
     pub waited_s: f64,
     /// Cycles that counting added.
     pub extra_cycles: f64,
-    /// CPU seconds of rprof's own beside the stops, where they are taken from the program: its threads, or other ranks, have all CPUs.
+    /// CPU seconds of rprof's own beside the stops, if they are taken from the program: its threads, or other ranks, have all CPUs.
     pub taken_s: f64,
     /// Addresses were recorded.
     pub with_addresses: bool,
@@ -116,9 +116,9 @@ pub struct Visitor {
     cpu_before: HashMap<Pid, f64>,
     /// Threads that were asked to stop and have not stopped yet.
     late: HashSet<Pid>,
-    /// Processes of the present window some of whose threads run natively.
+    /// Processes of the present window with some threads that run natively.
     partly: HashSet<Pid>,
-    /// Ends of processes that nobody was given yet.
+    /// Ends of processes that were not handed out yet.
     ends: Vec<Ended>,
     /// Files of which it is known whether they have restartable sequences.
     sequences: HashMap<String, bool>,
@@ -135,7 +135,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// Nobody was visited yet.
+    /// No process was visited yet.
     pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
         crate::translator::program::heap::prepare();
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
@@ -366,7 +366,8 @@ impl Visitor {
         self.leave();
     }
 
-    /// Ends the visits: the windows, and with them the evidence of the sinks, whose counts are those of the windows alone.
+    /// Ends the visits: the windows, and with them the evidence of the sinks, which has the counts of the windows
+    /// alone.
     pub fn finish(self) -> (Counted, Vec<Window>) {
         let Visitor { mut run, mut windows, stop_s, .. } = self;
         if let Some(stop_s) = stop_s {
@@ -391,7 +392,7 @@ impl Visitor {
     }
 }
 
-/// The timers of a run. They rest between windows, where they would only take the program's CPU time.
+/// The timers of a run. They rest between windows: there they would only take the program's CPU time.
 fn ticks(run: &mut Run) -> impl Iterator<Item = &mut Ticks> {
     std::iter::once(&mut run.looks.ticks).chain(&mut run.recorded.samples.windows.ticks)
 }

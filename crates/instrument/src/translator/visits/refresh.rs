@@ -1,4 +1,4 @@
-//! Changes of a process's executable memory since the last visit, which nobody saw.
+//! Changes of a process's executable memory since the last visit, which were not observed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -73,7 +73,7 @@ impl AddressSpace {
         true
     }
 
-    /// Whether the file of a mapping may have been written since the last visit. Nobody can say where no path leads to it any more.
+    /// Whether the file of a mapping may have been written since the last visit. Also true if no path leads to it any more.
     fn was_written(&mut self, mapping: &Mapping) -> bool {
         let written = metadata(self.pid, &mapping.path).and_then(|data| data.modified().ok());
         let Some(written) = written else { return true };

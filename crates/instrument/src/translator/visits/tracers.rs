@@ -24,7 +24,7 @@ pub(super) struct Tracers {
     processes: HashMap<Pid, (Identity, Option<String>)>,
 }
 
-/// Changes where a process executes another program, or another has its id.
+/// Changes if a process executes another program, or another has its id.
 type Identity = (Option<u64>, Option<PathBuf>);
 
 impl Tracers {

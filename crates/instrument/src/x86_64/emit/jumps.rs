@@ -127,7 +127,7 @@ impl Code {
     }
 }
 
-/// A short jump whose distance is not set yet.
+/// A short jump without its distance yet.
 #[derive(Debug)]
 #[must_use]
 pub struct Short(usize);

@@ -20,7 +20,7 @@ impl Code {
         self.gs(0x8b, register.0, offset);
     }
 
-    /// `add qword gs:[offset], 1` where `dead` permits it, otherwise `inc qword gs:[offset]`, which takes one more
+    /// `add qword gs:[offset], 1` if `dead` permits it, otherwise `inc qword gs:[offset]`, which takes one more
     /// micro-operation on Intel. Unlike the others, these change flags.
     pub fn increment(&mut self, offset: u32, dead: Dead) {
         if dead == Dead::All {

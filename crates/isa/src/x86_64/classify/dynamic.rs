@@ -6,9 +6,9 @@ use crate::facts::{AccessFact, AccessKind, Dynamic};
 
 use super::{movement, operands};
 
-/// The dynamic part; marks the accesses whose bytes follow the active lanes.
+/// The dynamic part; marks the accesses with bytes that follow the active lanes.
 ///
-/// `lanes`: lanes of the instruction's own work, where it has any. Without work, the lanes are those of the memory operand;
+/// `lanes`: lanes of the instruction's own work, if it has any. Without work, the lanes are those of the memory operand;
 /// without either, nothing depends on the mask.
 pub(super) fn dynamic(instruction: &Instruction, lanes: Option<u32>, accesses: &mut [AccessFact]) -> Option<Dynamic> {
     if instruction.is_string_instruction() {

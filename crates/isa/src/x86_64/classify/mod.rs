@@ -118,7 +118,7 @@ fn lanes(instruction: &Instruction, lanes: Lanes) -> u32 {
     }
 }
 
-/// Lanes that a mask operand acts on, where the tables have them.
+/// Lanes that a mask operand acts on, if the tables have them.
 fn masked_lanes(instruction: &Instruction, work: Option<Work>) -> Option<u32> {
     match work? {
         Work::Arithmetic(row) => Some(lanes(instruction, row.lanes)),

@@ -1,4 +1,4 @@
-//! Mnemonics whose memory behaviour or filler class the operands alone do not determine.
+//! Mnemonics with a memory behaviour or filler class that the operands alone do not determine.
 
 use iced_x86::Mnemonic::{self, *};
 
@@ -83,7 +83,7 @@ pub(super) const NO_DATA: &[Mnemonic] = &[
     Endbr64,
 ];
 
-/// AVX and AVX2 moves whose second operand's sign bits are the mask: (mnemonic, element bytes).
+/// AVX and AVX2 moves masked by the second operand's sign bits: (mnemonic, element bytes).
 pub(super) const SIGN_MASKED: &[(Mnemonic, u8)] =
     &[(Vmaskmovps, 4), (Vmaskmovpd, 8), (Vpmaskmovd, 4), (Vpmaskmovq, 8), (Maskmovdqu, 1), (Vmaskmovdqu, 1)];
 

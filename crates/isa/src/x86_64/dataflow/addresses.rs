@@ -18,8 +18,8 @@ use super::graph::{Graph, Source};
 use super::uses::{self, Place, Reader, Uses};
 use crate::dependency::{AddressOrigin, ChainStep};
 
-/// The origin of the address of each access of `body`, by instruction address. `off_path`: the loop's other instructions. Accesses whose
-/// address is the same in all iterations, or comes from a callee, are left out.
+/// The origin of the address of each access of `body`, by instruction address. `off_path`: the loop's other instructions. Leaves out
+/// accesses with the same address in all iterations, or with one from a callee.
 pub fn address_origins(body: &[Instruction], off_path: &[Instruction]) -> Vec<(u64, AddressOrigin)> {
     if body.len() > super::LONGEST_BODY {
         return Vec::new();

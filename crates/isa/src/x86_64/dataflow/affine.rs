@@ -1,5 +1,5 @@
-//! General-purpose registers as sums: value = Σ coefficient × symbol + constant, where a symbol is a register's value at the
-//! start of the iteration or an unknown. The analysis assumes that arithmetic does not wrap.
+//! General-purpose registers as sums: value = Σ coefficient × symbol + constant; a symbol is a register's value at the start
+//! of the iteration or an unknown. The analysis assumes that arithmetic does not wrap.
 
 use std::collections::BTreeMap;
 
@@ -104,7 +104,7 @@ impl Registers {
         self.next_symbol += 1;
     }
 
-    /// The target register's value after an instruction whose result is a sum.
+    /// The target register's value after an instruction with a sum as its result.
     fn known_result(&self, instruction: &Instruction) -> Option<(usize, Affine)> {
         let target = instruction.op0_register();
         if instruction.op0_kind() != OpKind::Register || !(target.is_gpr32() || target.is_gpr64()) {
@@ -143,7 +143,7 @@ impl Registers {
         }
     }
 
-    /// After the body: by how much each register changes in an iteration, where that is constant.
+    /// After the body: by how much each register changes in an iteration, if that is constant.
     pub(super) fn steps(&self) -> Vec<Option<i64>> {
         (0..REGISTERS).map(|n| step_of(n, &self.values[n as usize])).collect()
     }

@@ -105,7 +105,7 @@ fn slowest(graph: &Graph, paths: &[Path]) -> Option<Cycle> {
     slowest
 }
 
-/// A cycle (indices of its paths) whose ratio exceeds `ratio`: one with a positive Σ (weight − ratio × distance), after
+/// A cycle (indices of its paths) with a ratio above `ratio`: one with a positive Σ (weight − ratio × distance), after
 /// Bellman and Ford.
 fn better_cycle(graph: &Graph, paths: &[Path], ratio: f64) -> Option<Vec<usize>> {
     const NOISE: f64 = 1e-9;

@@ -12,7 +12,7 @@ use super::memory::References;
 use super::step::step;
 use super::uses::{self, Place, Reader};
 
-/// Where an input comes from.
+/// The source of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// The operation of that number in the same iteration.
@@ -51,7 +51,7 @@ pub(super) struct Graph {
     pub operations: Vec<Operation>,
     pub carried: Vec<Carried>,
     pub fp_instructions: u32,
-    /// Stores whose address is another one in each iteration.
+    /// Stores with another address in each iteration.
     pub moving_stores: Vec<usize>,
 }
 

@@ -57,7 +57,7 @@ impl References {
         }
     }
 
-    /// Stores whose address is known to change from iteration to iteration.
+    /// Stores with an address that is known to change from iteration to iteration.
     pub(super) fn moving_stores(&self, steps: &[Option<i64>]) -> Vec<usize> {
         let moves = |store: &&Reference| store.address.growth(steps).is_some_and(|growth| growth != 0);
         self.stores.iter().filter(moves).map(|store| store.at).collect()

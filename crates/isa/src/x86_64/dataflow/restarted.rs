@@ -72,7 +72,7 @@ pub(super) fn operations_on_cycles(graph: &Graph) -> Vec<bool> {
     on_cycle
 }
 
-/// Operations whose result enters that of `end` in the same iteration, itself included.
+/// Operations with a result that enters that of `end` in the same iteration, itself included.
 fn reaching(graph: &Graph, end: usize) -> Vec<bool> {
     let mut reaches = vec![false; graph.operations.len()];
     reaches[end] = true;

@@ -6,7 +6,7 @@ use crate::dependency::ChainStep;
 use super::graph::{Graph, Source};
 use super::restarted::operations_on_cycles;
 
-/// Each iteration stores a value of a cycle to a place of its own. Where floating-point operations are on a cycle, only their
+/// Each iteration stores a value of a cycle to a place of its own. If floating-point operations are on a cycle, only their
 /// values count: loop counters are on cycles, too.
 pub(super) fn is_stored(graph: &Graph) -> bool {
     if graph.moving_stores.is_empty() {

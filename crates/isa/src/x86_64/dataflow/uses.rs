@@ -24,9 +24,9 @@ pub(super) enum Place {
 /// Reads and writes of one instruction.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
-    /// Places whose value enters the operation.
+    /// Places with a value that enters the operation.
     pub data: Vec<Place>,
-    /// Places whose value only forms the address of a load.
+    /// Places with a value that only forms the address of a load.
     pub address: Vec<Place>,
     /// Places written.
     pub writes: Vec<Place>,
@@ -167,7 +167,7 @@ fn is_partial_write(register: Register) -> bool {
     register.is_gpr8() || register.is_gpr16()
 }
 
-/// Idioms whose result does not depend on their operands: the processor breaks the dependency.
+/// Idioms with a result that does not depend on their operands: the processor breaks the dependency.
 pub(super) fn clears(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let (a, b) = match instruction.op_count() {

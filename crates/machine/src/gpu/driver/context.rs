@@ -11,7 +11,7 @@ pub const MOST_LAUNCHES: usize = 192;
 const RECORD: u64 = 128;
 /// Bytes of the arguments of one launch: seven values and seven pointers to them.
 const ARGUMENTS: u64 = 128;
-/// Where these lie in the scratch memory; the first page is for single results.
+/// Their offset in the scratch memory; the first page is for single results.
 const RECORDS_AT: u64 = 4096;
 const ARGUMENTS_AT: u64 = RECORDS_AT + MOST_LAUNCHES as u64 * RECORD;
 const TIMES_AT: u64 = ARGUMENTS_AT + MOST_LAUNCHES as u64 * ARGUMENTS;
@@ -34,7 +34,7 @@ const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 pub(super) struct Context {
     device: u64,
     events: Vec<u64>,
-    /// Where launches leave their clock records.
+    /// Address of the launches' clock records.
     records: u64,
     /// Two streams, for copies in both directions.
     pub streams: [u64; 2],

@@ -21,7 +21,7 @@ use crate::loader::{Call, Library, LoaderError, Outcome, Remote};
 /// Overrides the library that is loaded; for tests.
 pub const LIBRARY_VARIABLE: &str = "RPROF_LIBCUDA";
 
-/// Where the driver's library may be, besides the dynamic linker's own places.
+/// Places of the driver's library, besides the dynamic linker's own places.
 const PLACES: [&str; 4] = [
     "libcuda.so.1",
     "/usr/lib/wsl/lib/libcuda.so.1",
@@ -29,7 +29,7 @@ const PLACES: [&str; 4] = [
     "/run/opengl-driver/lib/libcuda.so.1",
 ];
 
-/// The oldest driver API that is used: 11.8, whose compiler takes PTX 7.8.
+/// The oldest driver API that is used, 11.8: its compiler takes PTX 7.8.
 pub const OLDEST: u32 = 11_080;
 
 /// Time for the driver to wake the GPUs of a host without a persistence daemon.
@@ -53,7 +53,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Loads the driver, or the library `other` in its place, and initialises it. `None` where there is no driver.
+    /// Loads the driver, or the library `other` in its place, and initialises it. `None` if there is no driver.
     ///
     /// # Errors
     /// [`GpuError`]: there is one, but it cannot be used.

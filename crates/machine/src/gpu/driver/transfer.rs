@@ -20,7 +20,7 @@ pub enum HostKind {
     Pageable,
     /// Page-locked, and mapped for the device.
     Pinned,
-    /// Moves to where it is used.
+    /// Moves to its user.
     Managed,
 }
 

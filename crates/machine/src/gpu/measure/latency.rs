@@ -13,7 +13,7 @@ const DRAM_LINES: u64 = 8000;
 const DRAM_SPREAD: u64 = 256 << 20;
 /// The data that L2 is filled with before: none of these lines.
 const FLUSHED: u64 = 512 << 20;
-/// Least hops in L2 and in L1: a millisecond, for the timer, whose steps may be a microsecond.
+/// Least hops in L2 and in L1: a millisecond, since the timer's steps may be a microsecond.
 const LEAST_HOPS: [u64; 2] = [8192, 65_536];
 /// Launches of one measurement of their cost.
 const LAUNCHES: u64 = 1000;

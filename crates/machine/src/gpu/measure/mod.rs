@@ -97,7 +97,7 @@ fn prepared(campaign: &mut Campaign, kind: &tensor::Kind) -> Result<Option<tenso
     }
 }
 
-/// Compiles a kernel in the pause before its own. An error comes again where the kernel is wanted.
+/// Compiles a kernel in the pause before its own. An error comes again when the kernel is wanted.
 fn compile_early(campaign: &mut Campaign, kind: &tensor::Kind) -> Result<(), GpuError> {
     match tensor::compile(campaign, kind) {
         Err(error) if error.is_fatal() => Err(error),

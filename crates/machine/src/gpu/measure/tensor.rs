@@ -112,7 +112,7 @@ pub fn prepare(campaign: &mut Campaign, kind: &Kind) -> Result<Option<Ready>, Gp
     Ok(Some(Ready { function, grid }))
 }
 
-/// Runs the burst, and goes on where sustained work is asked for, too. The pause is over.
+/// Runs the burst, and goes on if sustained work is asked for, too. The pause is over.
 ///
 /// # Errors
 /// [`GpuError`].
@@ -159,7 +159,7 @@ pub fn fp64(campaign: &mut Campaign) {
     }
 }
 
-/// The burst, or `mma.sync` where that is faster; with a remark on later GPUs, where it is unknown.
+/// The burst, or `mma.sync` if that is faster; with a remark on later GPUs, where it is unknown.
 fn better(campaign: &Campaign, kind: &Kind, burst: Ceiling) -> Ceiling {
     let other = kind.mma.and_then(|id| campaign.ledger.get(id)).filter(|mma| mma.value > burst.value);
     let mut best = other.map_or(burst, |mma| Ceiling { id: kind.id.into(), how: How::Derived, ..mma.clone() });

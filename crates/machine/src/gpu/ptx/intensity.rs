@@ -6,7 +6,7 @@ use super::text::{Finish, Text};
 use super::vectors::{Constants, LARGE, update};
 use super::{Kernel, Needs, Unit, Work};
 
-/// Where the elements lie.
+/// The place of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     /// One array for the grid.

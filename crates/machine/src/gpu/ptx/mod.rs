@@ -10,7 +10,7 @@
 //! All kernels have the same seven parameters, in this order: `u64 a, u64 b, u64 c` (device pointers), `u64 out` (a
 //! device array of at least nine u64), `u64 count`, `u32 iters`, `u32 spare` (must be 0). Thread 0 of block 0 writes
 //! `%clock64` at its begin and end to `out[0]` and `out[1]` (in clocks), and `%globaltimer` at its begin and end to
-//! `out[2]` and `out[3]` (in ns). Results go to `out[8]` where `result & spare` is not 0, which never holds: the compiler
+//! `out[2]` and `out[3]` (in ns). Results go to `out[8]` if `result & spare` is not 0, which never holds: the compiler
 //! does not know that and must compute them. [`empty`] writes nothing; [`chase`] always writes `out[8]`.
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ pub struct Kernel {
     /// Bytes of dynamic shared memory that the launch must ask for.
     pub shared_dynamic: u32,
     work: Work,
-    /// Major capabilities whose compiler only imitates the instruction that the kernel is about.
+    /// Major capabilities with a compiler that only imitates the instruction that the kernel is about.
     imitated: &'static [u32],
 }
 

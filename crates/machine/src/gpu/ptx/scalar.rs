@@ -63,7 +63,7 @@ impl Precision {
 ///
 /// # Panics
 /// For a pair that has no instruction (only `Fma` of `I32`, only `Ex2` of `F32`), for no chain or no step, and for `Add`
-/// and `Mul` with an odd `unroll`, which would not keep their values where they are.
+/// and `Mul` with an odd `unroll`, which would not keep their values in place.
 pub fn scalar(operation: Operation, precision: Precision, chains: u32, unroll: u32) -> Kernel {
     scalar_in_lanes(operation, precision, chains, unroll, 32)
 }

@@ -20,7 +20,7 @@ pub(super) struct Extent {
     pub step: String,
 }
 
-/// Computes where a thread begins, where it ends, and its step.
+/// Computes a thread's begin, end and step.
 pub(super) fn extent(text: &mut Text, span: Span) -> Extent {
     let (start, end, step) = (text.register(Class::B64), text.register(Class::B64), text.register(Class::B64));
     let (count, first, width) = (text.register(Class::B32), text.register(Class::B32), text.register(Class::B32));

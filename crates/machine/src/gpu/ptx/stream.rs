@@ -21,7 +21,7 @@ pub enum Stream {
     Write,
 }
 
-/// Where loads may hit.
+/// The caches that loads may hit in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cached {
     /// `ld.global.cg`: passes L1 by.
@@ -128,7 +128,7 @@ fn write(text: &mut Text, offsets: &[String], constants: &Constants) {
 }
 
 /// Reads `a`, a set of `count` vectors of 16 bytes, again and again: in each trip each thread reads 8 vectors, a grid
-/// apart and modulo `count`, and goes on where it ended.
+/// apart and modulo `count`, and goes on from its end.
 ///
 /// Work: `128 B × iters × threads of the grid`, whatever `count` is.
 /// Launch: 2 blocks of 1,024 threads an SM. The set is passed over `8 × threads × iters / count` times.

@@ -1,4 +1,4 @@
-//! Formulas by hand; every kernel through `ptxas` and `nvdisasm` where `RPROF_PTXAS` and `RPROF_NVDISASM` name them.
+//! Formulas by hand; every kernel through `ptxas` and `nvdisasm` if `RPROF_PTXAS` and `RPROF_NVDISASM` name them.
 
 use super::catalogue::all;
 use super::tools::{Code, architecture, assemble, begins, disassemble, is_move, joined, tool};

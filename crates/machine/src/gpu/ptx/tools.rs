@@ -77,7 +77,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Instructions of a loop whose mnemonic begins with one of `stems`.
+    /// Instructions of a loop with one of `stems` at the start of their mnemonic.
     pub fn within(&self, range: &Range<usize>, stems: &[&str]) -> usize {
         self.instructions[range.clone()].iter().filter(|line| begins(line, stems)).count()
     }

@@ -1,13 +1,13 @@
-//! Reads CPUID where sysfs is silent (containers without `/sys`).
+//! Reads CPUID if sysfs is silent (containers without `/sys`).
 
 use rprof_profile::machine::Cache;
 
 /// The CPU's description of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Identity {
-    /// Brand string with family and model; `None` where it has none.
+    /// Brand string with family and model; `None` if it has none.
     pub brand: Option<String>,
-    /// Data and unified caches; empty where the CPU does not report them.
+    /// Data and unified caches; empty if the CPU does not report them.
     pub caches: Vec<Cache>,
 }
 
@@ -30,7 +30,7 @@ pub fn is_guest() -> bool {
     false
 }
 
-/// The brand string, without surplus blanks; the vendor where there is none.
+/// The brand string, without surplus blanks; the vendor if there is none.
 #[cfg(target_arch = "x86_64")]
 fn brand() -> Option<String> {
     let cpuid = raw_cpuid::CpuId::new();
@@ -47,7 +47,7 @@ fn brand() -> Option<String> {
     None
 }
 
-/// Data and unified caches from leaf 4 (Intel) or 0x8000001D (AMD); empty where neither exists.
+/// Data and unified caches from leaf 4 (Intel) or 0x8000001D (AMD); empty if neither exists.
 #[cfg(target_arch = "x86_64")]
 fn caches() -> Vec<Cache> {
     use raw_cpuid::CacheType;

@@ -1,6 +1,6 @@
 //! The kernel's CPU lists: `0-3,7`.
 
-/// The CPUs of a list in ascending order; `None` where the text is no list.
+/// The CPUs of a list in ascending order; `None` if the text is no list.
 pub fn parse(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|p| !p.is_empty()) {

@@ -79,7 +79,7 @@ impl Emitter {
         self.list.push(instruction);
     }
 
-    /// Appends an instruction whose construction may have failed.
+    /// Appends an instruction; remembers the first error if one could not be constructed.
     pub fn checked(&mut self, instruction: Result<Instruction, iced_x86::IcedError>) {
         match instruction {
             Ok(instruction) => self.push(instruction),
@@ -237,7 +237,7 @@ impl Emitter {
     /// Appends the epilogue, encodes and maps the kernel.
     ///
     /// # Errors
-    /// [`MachineError::Encode`] for an instruction that cannot be encoded, [`MachineError::Executable`] where memory is refused.
+    /// [`MachineError::Encode`] for an instruction that cannot be encoded, [`MachineError::Executable`] if memory is refused.
     pub fn finish(mut self, work: PerIteration) -> Result<Kernel, MachineError> {
         let vector_bits = self.list.iter().map(vector_bits).max().unwrap_or(0);
         if self.features.avx {

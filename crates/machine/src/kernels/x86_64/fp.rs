@@ -57,7 +57,7 @@ impl Destinations {
     }
 }
 
-/// Times that [`throughput`] goes through the registers in an iteration, for one operation, and for several. Where these share pipes, the
+/// Times that [`throughput`] goes through the registers in an iteration, for one operation, and for several. If these share pipes, the
 /// remainder of the loop's length, divided by the fetch width, costs some percent (Zen 5, FMA and additions of 256 bits: 3.73 a cycle in
 /// loops of 56, 4.0 in loops of 208).
 const TIMES: usize = 4;

@@ -42,7 +42,7 @@ pub fn stride(stride: u64, features: Features) -> Result<Kernel, MachineError> {
     })
 }
 
-/// Flushes `inner` lines from the first pointer on out of all caches; `None` where the CPU can only flush one after the other.
+/// Flushes `inner` lines from the first pointer on out of all caches; `None` if the CPU can only flush one after the other.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

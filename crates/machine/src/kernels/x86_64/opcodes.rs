@@ -38,7 +38,7 @@ impl Opcode {
     }
 }
 
-/// The instruction for `op`; `None` where this CPU lacks it.
+/// The instruction for `op`; `None` if this CPU lacks it.
 pub fn floating(op: FpOp, precision: Precision, width: Width, features: Features) -> Option<Opcode> {
     if !features.has(op, width) {
         return None;

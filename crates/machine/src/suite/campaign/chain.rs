@@ -69,7 +69,7 @@ mod tests {
     use crate::host::topology::{Identity, Topology};
     use crate::suite::campaign::Effort;
 
-    /// The rate of a chain whose step takes `cycles` cycles, at 1 GHz.
+    /// The rate of a chain with a step of `cycles` cycles, at 1 GHz.
     fn of(cycles: f64) -> Rate {
         let run =
             Repetition { seconds: cycles * 1e-9, clock_hz: 1e9, idle_clock_hz: 1e9, disturbed: false, shared: false };

@@ -1,5 +1,5 @@
 //! The buffers that no cache holds. They are made once and kept, because the first touch of memory costs most: a second for each half a GiB
-//! where the hypervisor has not yet given it to this host.
+//! if the hypervisor has not yet given it to this host.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ pub struct DramBuffers {
 }
 
 impl Campaign {
-    /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs); four times where that is more than
-    /// [`LARGE`] or has to be quick. It is a power of two, since scattered accesses reach no other size; `None` where it is more than a
+    /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs); four times if that is more than
+    /// [`LARGE`] or has to be quick. It is a power of two, since scattered accesses reach no other size; `None` if it is more than a
     /// quarter of the memory. A cache without LRU replacement keeps its share of a cyclic stream (Zen 5, 32 MiB: half of a stream of 64
     /// MiB, a quarter of 128 MiB, a sixteenth of 512 MiB).
     pub fn far_bytes(&self) -> Option<u64> {
@@ -38,8 +38,8 @@ impl Campaign {
         all.filter(|bytes| *bytes <= LARGE && !is_quick).chain(least).find(fits)
     }
 
-    /// A far buffer for `threads` threads, filled with ones until something else is written to it. `None` where there is too little memory
-    /// or no time, or where making it takes more than three quarters of the remaining time and [`MAKING`].
+    /// A far buffer for `threads` threads, filled with ones until something else is written to it. `None` if there is too little memory or
+    /// no time, or if making it takes more than three quarters of the remaining time and [`MAKING`].
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -55,7 +55,7 @@ impl Campaign {
         while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 3 {
             self.far.held.remove(0);
         }
-        // More threads touch it sooner; it matters which ones where there are several nodes.
+        // More threads touch it sooner; it matters which ones if there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
         let most = (self.time_left() * 3 / 4).max(MAKING);
         if self.watch.plans_longer(2 * bytes, most) {

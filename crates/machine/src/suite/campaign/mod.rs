@@ -88,7 +88,7 @@ impl Campaign {
     /// Sets the bench up: threads are started and pinned.
     ///
     /// # Errors
-    /// [`MachineError::Thread`], [`MachineError::Executable`]; [`MachineError::Architecture`] where no kernels exist.
+    /// [`MachineError::Thread`], [`MachineError::Executable`]; [`MachineError::Architecture`] if no kernels exist.
     pub fn new(
         features: Features,
         topology: Topology,
@@ -221,8 +221,8 @@ impl Campaign {
         self.aim.includes(&label.id, label.threads)
     }
 
-    /// Whether any ceiling whose id begins with one of `prefixes` is measured at `threads`: buffers are made only then. Ceilings on small
-    /// pages do not count.
+    /// Whether any ceiling with one of `prefixes` is measured at `threads`: buffers are made only then. Ceilings on small pages do not
+    /// count.
     pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
         self.wants_family_on(Pages::Huge, prefixes, threads)
     }
@@ -404,7 +404,7 @@ impl Campaign {
         self.watch.shares_cores()
     }
 
-    /// How long a cache line takes between the CPUs of the team now; `None` for one CPU, or where two threads do not meet.
+    /// How long a cache line takes between the CPUs of the team now; `None` for one CPU, or if two threads do not meet.
     ///
     /// # Errors
     /// [`MachineError::Thread`].

@@ -113,7 +113,7 @@ impl Campaign {
         self.ceilings.iter().find(|c| c.is(id, threads as u32) && c.value.is_some())
     }
 
-    /// The highest of `ids` at `threads`, compared at one clock where they scale with it.
+    /// The highest of `ids` at `threads`, compared at one clock if they scale with it.
     pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
         let found: Vec<&Ceiling> = ids.iter().filter_map(|id| self.found(id, threads)).collect();
         let reference_clock_hz = found.first().and_then(|c| c.reference_clock_hz()).unwrap_or(0.0);

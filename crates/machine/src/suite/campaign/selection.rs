@@ -22,8 +22,8 @@ impl Selection {
         }
     }
 
-    /// Whether any ceiling on `pages` at `threads` whose id begins with one of `prefixes` is measured: those on small pages need
-    /// another buffer.
+    /// Whether any ceiling on `pages` at `threads` with one of `prefixes` is measured: those on small pages need another
+    /// buffer.
     pub fn includes_family(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
         match self {
             Selection::All => true,

@@ -1,4 +1,4 @@
-//! `mispredict.indirect`: the cost of an indirect jump whose previous target was another.
+//! `mispredict.indirect`: the cost of an indirect jump with another target than last time.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -44,7 +44,7 @@ fn address(e: &mut Emitter, to: Register, label: Label) {
     e.checked(Instruction::with2(Code::Lea_r64_m, to, at));
 }
 
-/// Emits the kernels after `pieces`; returns where the first is.
+/// Emits the kernels after `pieces`; returns the index of the first.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -14,7 +14,7 @@ const INDEPENDENT: usize = 224;
 /// The kernels of all forms, and their places among the pieces.
 pub struct Suite {
     forms: Vec<Form>,
-    /// For each form, where among the pieces its chain and its independent instructions are.
+    /// For each form, the indices of the pieces with its chain and its independent instructions.
     places: Vec<[Option<usize>; 2]>,
 }
 

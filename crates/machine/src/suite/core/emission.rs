@@ -42,7 +42,7 @@ pub fn general(n: usize) -> Register {
     GENERAL[n % GENERAL.len()]
 }
 
-/// A kernel whose loop consists of `steps`, each a body and its ordinal number. `payload`: events of one iteration.
+/// A kernel with a loop of `steps`, each a body and its ordinal number. `payload`: events of one iteration.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -19,7 +19,7 @@ const INDEX: Register = Register::R9;
 
 const VECTORS: [Width; 3] = [Width::W128, Width::W256, Width::W512];
 
-/// Where the pieces are, by id; `None` where this CPU has no such vectors.
+/// Indices of the pieces, by id; `None` if this CPU has no such vectors.
 pub struct Forwarding(Vec<(String, Option<usize>)>);
 
 /// Emits the kernels after `pieces`.

@@ -1,4 +1,4 @@
-//! `btb.*`: the cost of a taken branch whose target is not in the first-level branch target buffer.
+//! `btb.*`: the cost of a taken branch with a target that is not in the first-level branch target buffer.
 //!
 //! A ring of N jumps, each to the next. Up to `btb.first.entries` of them, a jump takes as long as `width.taken` says; with more, it takes
 //! `btb.second`. All of the code is in L1I.

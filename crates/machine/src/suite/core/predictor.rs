@@ -64,7 +64,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        // SAFETY: inside the buffer, which nobody else knows.
+        // SAFETY: inside the buffer, which no other code knows.
         unsafe { ((buffer.address() + place) as *mut u8).write((state >> 33) as u8 & 1) };
     }
     let mut arguments = Arguments::new();

@@ -4,7 +4,7 @@
 //! each round:  clock │ kernel │ clock │ next kernel │ clock │ …
 //! ```
 //!
-//! Each clock measurement is a short dependent chain (`harness/clock_chain.rs`). A run between two different clocks counts only where there
+//! Each clock measurement is a short dependent chain (`harness/clock_chain.rs`). A run between two different clocks counts only if there
 //! are no better ones. The second-best run of a kernel counts: the best one may be wrong because something delayed a clock measurement.
 
 use std::time::Instant;
@@ -157,7 +157,7 @@ pub fn time(clock: &ClockChain, mut pieces: Vec<Piece>, rounds: usize, end: Inst
     pieces.iter().map(|piece| judge(&piece.runs, piece.is_random)).collect()
 }
 
-/// The second-best run, among those at a steady clock where there are enough; for random work, the median of the faster half.
+/// The second-best run, among those at a steady clock if there are enough; for random work, the median of the faster half.
 fn judge(runs: &[Run], is_random: bool) -> Option<Timed> {
     let steady: Vec<Run> = runs.iter().filter(|run| run.steady).copied().collect();
     let mut counted = if steady.len() >= ENOUGH { steady } else { runs.to_vec() };

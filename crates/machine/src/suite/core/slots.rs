@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// Emits the kernels after `pieces`; returns where the first of each kind is.
+/// Emits the kernels after `pieces`; returns the index of the first of each kind.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -93,7 +93,7 @@ fn taken(spacing: usize, features: Features) -> Result<crate::kernels::Kernel, M
     e.finish(PerIteration { instructions: jumps + 2, payload: jumps + 1, ..Default::default() })
 }
 
-/// Where the pieces are.
+/// Indices of the pieces.
 pub struct Slots {
     mixes: usize,
     jumps: usize,

@@ -132,7 +132,7 @@ impl Sets<'_> {
 fn link(order: &[u64], place: impl Fn(u64) -> u64) {
     for (n, from) in order.iter().enumerate() {
         let to = order[(n + 1) % order.len()];
-        // SAFETY: places lie inside the buffer, which nobody else uses.
+        // SAFETY: places lie inside the buffer, which no other code uses.
         unsafe { (place(*from) as *mut u64).write(place(to)) };
     }
 }
@@ -158,7 +158,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     let sets =
         Sets { buffer: Buffer::new(MOST as u64 * PAGE, Pages::Small)?, kernel: chase::chase(1, features)?, clock, end };
     (0..MOST as u64).for_each(|page| {
-        // SAFETY: inside the buffer, which nobody else uses.
+        // SAFETY: inside the buffer, which no other code uses.
         unsafe { (sets.line_of(page) as *mut u64).write_volatile(0) };
     });
     let clock_hz = clock.hz(&mut Arguments::new());

@@ -54,9 +54,9 @@ pub struct Chain {
     pub times: f64,
     /// Cycles of the step that one-cycle instructions take.
     pub minus: f64,
-    /// Other forms whose latencies are part of the step.
+    /// Other forms with latencies that are part of the step.
     pub minus_forms: &'static [&'static str],
-    /// The content of the step, where it is more than the form.
+    /// The content of the step, if it is more than the form.
     pub how: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Forms on vector registers whose chains go from register to register.
+//! Forms on vector registers, with chains from register to register.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -24,7 +24,7 @@ pub(super) enum Shape {
     Accumulate,
     /// `mask = a op b` by an immediate, under the mask of the chain.
     Mask(i32),
-    /// `dst = a op b` where `k1` has it.
+    /// `dst = a op b` in the lanes of `k1`.
     Masked,
     /// `dst = dst op a`
     Destructive,
@@ -42,7 +42,7 @@ pub(super) struct Instr {
     width: Width,
 }
 
-/// An instruction at each width, scalar first, and as SSE where there is no AVX. `INVALID`: no such instruction.
+/// An instruction at each width, scalar first, and as SSE if there is no AVX. `INVALID`: no such instruction.
 struct Row {
     name: &'static str,
     shape: Shape,

@@ -41,11 +41,11 @@ struct Group {
     width: Option<Width>,
     names: Vec<String>,
     mixes: Vec<Mix>,
-    /// Where the first of their pieces is.
+    /// Index of the first of their pieces.
     first: usize,
 }
 
-/// Measures pairs of `forms`, whose own rates are in `found`, until `end`.
+/// Measures pairs of `forms` (their own rates are in `found`) until `end`.
 ///
 /// # Errors
 /// A kernel that cannot be mapped.
@@ -89,7 +89,7 @@ pub fn measure(
     Ok(())
 }
 
-/// 256 bits where all forms have them, as one micro-operation; else 128.
+/// 256 bits if all forms have them, as one micro-operation; else 128.
 fn narrow_width(found: &Found, features: Features) -> Width {
     let rate = |id: &str| found.value(id).map_or(0.0, |v| v.value);
     let is_whole = rate("form.fadd.256.rate") >= WHOLE * rate("form.fadd.128.rate");

@@ -9,7 +9,7 @@ use crate::suite::core::forms::{Form, branch_without_flags};
 /// Instructions of a loop, about.
 const INSTRUCTIONS: usize = 224;
 
-/// Largest number of one form for one of the other, and largest number of both in turn where these are near.
+/// Largest number of one form for one of the other, and largest number of both in turn if these are near.
 const MOST: usize = 40;
 const TURN: usize = 12;
 

@@ -62,7 +62,7 @@ impl Rates {
         (self.alone[class].round() as u32).clamp(1, MOST as u32)
     }
 
-    /// The rate that the ports predict for a mix whose classes may use `of_either` ports.
+    /// The rate that the ports predict for a mix with classes that may use `of_either` ports.
     fn predicted(&self, mix: &Mix, of_either: usize) -> f64 {
         let all = (mix.counts[0] + mix.counts[1]) as f64;
         let alone = [0, 1].map(|n| self.alone[mix.classes[n]] * all / mix.counts[n] as f64);
@@ -204,7 +204,7 @@ pub fn alike(sets: &[u32], model: &[u32]) -> Vec<u32> {
     sets.iter().map(moved).collect()
 }
 
-/// Tries all orders: `places[p]` is where port p goes.
+/// Tries all orders: `places[p]` is the new place of port p.
 fn assign(shared: &impl Fn(u32, u32) -> usize, places: &mut Vec<u32>, sum: usize, best: &mut (usize, Vec<u32>)) {
     let port = places.len() as u32;
     if port == MOST as u32 {

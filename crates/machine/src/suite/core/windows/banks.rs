@@ -1,6 +1,6 @@
 //! `banks.*`: parts of a cache that lines fall to in turn, each of which delivers on its own.
 //!
-//! The loads are independent and go to random lines: of all lines, of every second, every fourth one, and so on. Where a cache has banks by
+//! The loads are independent and go to random lines: of all lines, of every second, every fourth one, and so on. If a cache has banks by
 //! the lowest bits of the line, fewer of them deliver each time, until all lines come from one. The time of a line is then that bank's
 //! time.
 

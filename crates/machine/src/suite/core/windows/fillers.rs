@@ -40,7 +40,7 @@ fn written(n: usize) -> Register {
     GENERAL[MISSES.len() + n % 10]
 }
 
-/// A vector register for each miss, where fillers wait for it.
+/// A vector register for each miss, if fillers wait for it.
 const WAITED_FOR: [usize; 2] = [0, 1];
 
 impl Filler {

@@ -26,7 +26,7 @@ impl Lines {
         for ring in 0..rings {
             for n in 0..nodes {
                 let (from, to) = (lines.node(ring, n), lines.node(ring, (n + 1) % nodes));
-                // SAFETY: `node` stays inside the buffer, and nobody else knows it yet.
+                // SAFETY: `node` stays inside the buffer, and no other code knows it yet.
                 unsafe { (from as *mut u64).write(to) };
             }
         }

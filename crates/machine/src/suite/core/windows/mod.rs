@@ -44,7 +44,7 @@ const RESOURCES: [(&str, Filler); 6] = [
     ("window.vector.registers", Filler::Vector),
 ];
 
-/// Bytes that fit the last level but no L2, a power of two; and the assumed size of L2 where it is unknown.
+/// Bytes that fit the last level but no L2, a power of two; and the assumed size of L2 if it is unknown.
 const FAR: u64 = 8 << 20;
 const L2: u64 = 512 << 10;
 

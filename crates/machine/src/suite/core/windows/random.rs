@@ -44,7 +44,7 @@ impl RandomLoads {
     pub(super) fn new(bytes: u64, features: Features) -> Result<RandomLoads, MachineError> {
         let buffer = Buffer::new(bytes, Pages::Huge)?;
         for page in (0..bytes).step_by(4096) {
-            // SAFETY: inside the buffer, which nobody else knows. Pages that nobody wrote are all the same one.
+            // SAFETY: inside the buffer, which no other code knows. Pages that were not written are all the same one.
             unsafe { ((buffer.address() + page) as *mut u64).write(0) };
         }
         // After one pass, part of the buffer was still not in the last level (a guest on an Intel server of 2024: 50 ns instead of 30).

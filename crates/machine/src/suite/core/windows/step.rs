@@ -1,4 +1,4 @@
-//! Where a curve steps from one level to another.
+//! The steps of a curve from one level to another.
 
 /// Of two levels, how much higher the upper one must be.
 const HIGHER: f64 = 1.4;
