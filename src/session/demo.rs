@@ -8,7 +8,7 @@ use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::machine;
 use crate::profile::Profile;
 
-use super::options::{GpuCounts, Passes, RunOptions};
+use super::options::{GpuCounts, Memory, Passes, RunOptions};
 use super::outcome::Outcome;
 use super::progress::Notices;
 use super::run;
