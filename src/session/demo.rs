@@ -74,6 +74,7 @@ fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunO
         pid: None,
         budget: None,
         repeat_below_s: 0.0,
+        tries: false,
         program,
         output,
         passes: Some(Passes::Both),

@@ -26,7 +26,8 @@ use super::progress::Notices;
 use super::second_run::second_run;
 use super::usual_passes::WhyTwice;
 use super::{
-    SessionError, assemble, attach, auto, by_time, ceilings, launch_parts, launcher, launches, passes, usual_passes,
+    SessionError, assemble, attach, auto, by_time, ceilings, launch_parts, launcher, launches, passes, trials,
+    usual_passes,
 };
 
 /// No program is there to pass signals on to.
@@ -87,8 +88,14 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         }
         Passes::Timed => {
             let not_countable = checked.not_countable.clone().filter(|_| options.passes.is_none());
-            let off = || "the counted pass was switched off with --passes timed".into();
+            let off = || match options.tries {
+                true => "--try runs the program natively; --passes both counts it as well, in a second run".into(),
+                false => "the counted pass was switched off with --passes timed".into(),
+            };
             evidence.no_counts = Some(not_countable.unwrap_or_else(off));
+            if options.tries {
+                notices.say(&trials::announcement(options));
+            }
             let again = options.gpu_counts.is_asked_for();
             let keep = again.then_some(u64::MAX);
             let (end, mut input) = timed_pass(&checked, keep, setting, &mut machine, &mut evidence)?;
