@@ -6,6 +6,7 @@
 //! | writes | not made; the copy sees the length that it asked for |
 //! | syncs | not made; 0 |
 //! | opening a regular file or a folder to read it | made |
+//! | the end of a thread | made |
 //! | waits for others: `epoll_wait`, `poll`, reads of pipes and sockets | the thread is left waiting |
 //! | all others | the end of the copy |
 
@@ -58,6 +59,8 @@ pub fn answer(pid: Pid, memory: &Memory, registers: &Registers, own: &dyn Fn(i32
         libc::SYS_open => opening(pid, memory, (libc::AT_FDCWD, registers.rdi), registers.rsi as i32),
         libc::SYS_mprotect if changes_shared_memory(pid, registers) => Answer::End,
         libc::SYS_mprotect => Answer::Make,
+        // The end of a thread.
+        libc::SYS_exit => Answer::Make,
         libc::SYS_epoll_wait
         | libc::SYS_epoll_pwait
         | libc::SYS_epoll_pwait2

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use rprof_tracee::address::Address;
 use rprof_tracee::memory::Memory;
-use rprof_tracee::proc_status::is_runnable;
+use rprof_tracee::proc_status::{is_runnable, read_state};
 use rprof_tracee::remote::Remote;
 use rprof_tracee::thread::{Mode, Running, Stopped};
 use rprof_tracee::wait::{Event, Stop, wait_any, wait_for};
@@ -129,10 +129,17 @@ impl Draft {
         let Draft { mut copy, states, maker } = self;
         copy.room = copy.on_behalf(|remote| map_room(remote, ROOM))?;
         copy.install_filter()?;
+        let mut waiting = Vec::new();
         for (at, state) in states.iter().enumerate() {
             if at != maker {
                 copy.add_thread(state, &states[maker])?;
             }
+            if let (true, Some(tid)) = (state.waits, copy.thread_of(state.tid)) {
+                waiting.push(tid);
+            }
+        }
+        for tid in waiting {
+            copy.threads.insert(tid, Doing::Waits);
         }
         Ok(copy)
     }
@@ -341,6 +348,13 @@ impl Copy {
                         if settled {
                             break;
                         }
+                        // The interruption may have ended a call that was made in its name.
+                        let _ = Running::resumed(tid).interrupt();
+                    }
+                    // The first thread of a process is reported when the others have gone.
+                    None if read_state(tid).is_none_or(|state| state == 'Z') => {
+                        self.threads.remove(&tid);
+                        break;
                     }
                     None if since.elapsed() > Duration::from_secs(1) => return Err(CopyError::Ended(Ended::Lost)),
                     None => std::thread::sleep(Duration::from_micros(20)),

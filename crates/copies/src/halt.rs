@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use rprof_tracee::address::Address;
 use rprof_tracee::memory::Memory;
 use rprof_tracee::proc_status::threads_of;
 use rprof_tracee::restarts::{keep_call, repeat_ended_call, restart_call};
@@ -15,7 +16,7 @@ use rprof_tracee::wait::{Event, Stop, wait_for};
 use crate::error::{CopyError, ProcessEnd};
 
 /// A thread that does not stop in this time is in the kernel for long.
-const PATIENCE: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Bytes of the largest XSAVE area.
 const LARGEST_STATE: usize = 16 << 10;
 
@@ -32,6 +33,8 @@ pub struct ThreadState {
     pub mask: u64,
     /// It was in a system call.
     pub in_call: bool,
+    /// It waits in a call with a time limit that cannot be made again: its copy waits for good.
+    pub waits: bool,
 }
 
 /// A stopped program. Dropped, it goes on as if nothing had been.
@@ -61,7 +64,7 @@ impl Halted {
         let mut halted = Halted { pid, threads: Vec::new(), states: Vec::new(), late: Vec::new(), memory, since };
         halted.take_threads()?;
         for (thread, _) in &halted.threads {
-            halted.states.push(state_of(thread)?);
+            halted.states.push(state_of(thread, &halted.memory)?);
         }
         Ok(halted)
     }
@@ -121,7 +124,7 @@ impl Halted {
                     self.late.push(tid);
                     return Err(CopyError::Moment("a thread is in the kernel for long"));
                 }
-                None if since.elapsed() > PATIENCE / 100 => std::thread::sleep(Duration::from_micros(30)),
+                None if since.elapsed() > PATIENCE / 1000 => std::thread::sleep(Duration::from_micros(30)),
                 None => std::hint::spin_loop(),
             }
         }
@@ -166,15 +169,20 @@ fn offset_of(pid: Pid, descriptor: i32) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
-fn state_of(thread: &Stopped) -> Result<ThreadState, TraceError> {
+fn state_of(thread: &Stopped, memory: &Memory) -> Result<ThreadState, TraceError> {
     let mut registers = thread.registers()?;
     let in_call = (registers.orig_rax as i64) >= 0;
+    let mut waits = false;
     if in_call {
         /// `restart_syscall` belongs to the thread that was interrupted: the copy's makes the call itself again.
         const RESTART_BLOCK: i64 = -516;
         if registers.rax as i64 == RESTART_BLOCK {
-            registers.rax = registers.orig_rax;
             registers.rip -= 2;
+            let call = Some(registers.orig_rax).filter(|call| *call != libc::SYS_restart_syscall as u64);
+            match call.or_else(|| call_before(memory, registers.rip)) {
+                Some(call) => registers.rax = call,
+                None => waits = true,
+            }
         } else {
             restart_call(&mut registers);
             repeat_ended_call(&mut registers);
@@ -184,7 +192,15 @@ fn state_of(thread: &Stopped) -> Result<ThreadState, TraceError> {
     let mut extended = vec![0; LARGEST_STATE];
     let length = thread.extended_state(&mut extended)?;
     extended.truncate(length);
-    Ok(ThreadState { tid: thread.tid(), registers, extended, mask: thread.signal_mask()?, in_call })
+    Ok(ThreadState { tid: thread.tid(), registers, extended, mask: thread.signal_mask()?, in_call, waits })
+}
+
+/// The number of the call at `at`, where the instruction before it loads that: `mov eax, N; syscall`. A call that was interrupted twice is
+/// `restart_syscall` in the registers.
+fn call_before(memory: &Memory, at: u64) -> Option<u64> {
+    let mut code = [0u8; 5];
+    memory.read(Address::new(at.checked_sub(5)?), &mut code).ok()?;
+    (code[0] == 0xb8).then(|| u64::from(u32::from_le_bytes([code[1], code[2], code[3], code[4]])))
 }
 
 impl Drop for Halted {

@@ -22,7 +22,7 @@ const WARM_UP: Duration = Duration::from_millis(20);
 /// Time that is taken.
 const TIMED: Duration = Duration::from_millis(40);
 /// A copy with a change may take so many times as long.
-const PATIENCE: u32 = 12;
+const PATIENCE: u32 = 30;
 
 /// Seconds of one passing in `copy`, with `change`.
 ///
@@ -33,9 +33,9 @@ pub fn measure(mut copy: Copy, plan: &Plan, change: Option<Change>) -> Result<f6
     write_pages(&mut copy, plan)?;
     variant::make(&mut copy, plan, change)?;
     match &plan.findings.progress {
-        Progress::Passings { code, rate } => {
+        Progress::Passings { at, rate, .. } => {
             let number = |time: Duration| (time.as_secs_f64() * rate).ceil().max(2.0) as u64;
-            let at = Address::new(copy.moved(code.header));
+            let at = Address::new(copy.moved(*at));
             pass(&mut copy, tid, at, number(WARM_UP), WARM_UP * PATIENCE)?;
             stop_others(&mut copy, tid, change);
             let clock = Clock::start(tid, plan.elapsed);
@@ -48,6 +48,7 @@ pub fn measure(mut copy: Copy, plan: &Plan, change: Option<Change>) -> Result<f6
             copy.run(WARM_UP)?;
             let begin = stop_at(&mut copy, tid, code)?.ok_or(Failed::Late)?;
             stop_others(&mut copy, tid, change);
+            let left = Breakpoint::counting(tid, Address::new(code.end));
             let clock = Clock::start(tid, plan.elapsed);
             copy.run(TIMED)?;
             let end = stop_at(&mut copy, tid, code)?.ok_or(Failed::Late)?;
@@ -55,7 +56,8 @@ pub fn measure(mut copy: Copy, plan: &Plan, change: Option<Change>) -> Result<f6
             let delta = counting_registers(&end)[*register].wrapping_sub(counting_registers(&begin)[*register]) as i64;
             let iterations = delta / step;
             // Another round of the loop, or another call, has begun.
-            if begin.rsp != end.rsp || iterations <= 0 || delta % step != 0 {
+            let is_left = left.is_ok_and(|breakpoint| breakpoint.count() > 0);
+            if is_left || begin.rsp != end.rsp || iterations <= 0 || delta % step != 0 {
                 return Err(Failed::Late);
             }
             Ok(seconds / iterations as f64)

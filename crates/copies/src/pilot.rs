@@ -26,6 +26,8 @@ const MOST_RATE: f64 = 8000.0;
 /// How long passings are counted.
 const COUNTED_FOR: Duration = Duration::from_millis(8);
 const COUNTED_FOR_LONGER: Duration = Duration::from_millis(80);
+/// Runs until that time has been on a CPU, where others have the CPUs.
+const MOST_RUNS: usize = 8;
 /// How long the pages that the copy writes are watched.
 const WATCHED_FOR: Duration = Duration::from_millis(40);
 /// Iterations in which a register has to change by the same number.
@@ -40,10 +42,12 @@ const WRITTEN_PART: u64 = 100;
 /// How progress is counted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    /// By passings of the first instruction of a loop.
+    /// By passings of an instruction: the first of a loop, or the one behind it.
     Passings {
         /// The loop.
         code: LoopCode,
+        /// The instruction's address.
+        at: u64,
         /// Passings a second.
         rate: f64,
     },
@@ -135,14 +139,19 @@ pub fn explore(mut copy: Copy, hot: &HotLoop) -> Result<Result<Findings, Untimed
 fn find_progress(copy: &mut Copy, tid: Pid, around: &[LoopCode]) -> Result<Option<Progress>, CopyError> {
     let mut fast: Vec<(f64, &LoopCode)> = Vec::new();
     for code in around {
-        let mut rate = passings(copy, tid, code, COUNTED_FOR)?;
-        if rate < 2.0 / COUNTED_FOR.as_secs_f64() {
-            rate = passings(copy, tid, code, COUNTED_FOR_LONGER)?;
-        }
+        let rate = rate(copy, tid, code.header)?;
         if (LEAST_RATE..=MOST_RATE).contains(&rate) {
-            return Ok(Some(Progress::Passings { code: code.clone(), rate }));
+            return Ok(Some(Progress::Passings { code: code.clone(), at: code.header, rate }));
         }
-        if rate > MOST_RATE {
+        if rate <= MOST_RATE {
+            continue;
+        }
+        // How often the loop is left.
+        let left = self::rate(copy, tid, code.end)?;
+        if (LEAST_RATE..=MOST_RATE).contains(&left) {
+            return Ok(Some(Progress::Passings { code: code.clone(), at: code.end, rate: left }));
+        }
+        if left < LEAST_RATE {
             fast.push((rate, code));
         }
     }
@@ -156,12 +165,23 @@ fn find_progress(copy: &mut Copy, tid: Pid, around: &[LoopCode]) -> Result<Optio
     Ok(None)
 }
 
-/// How often the thread passes the first instruction of `code`, a second of its CPU time.
-fn passings(copy: &mut Copy, tid: Pid, code: &LoopCode, time: Duration) -> Result<f64, CopyError> {
-    let Ok(breakpoint) = Breakpoint::counting(tid, Address::new(code.header)) else { return Ok(0.0) };
+/// How often the thread passes `at`, a second of its CPU time.
+fn rate(copy: &mut Copy, tid: Pid, at: u64) -> Result<f64, CopyError> {
+    let rate = passings(copy, tid, at, COUNTED_FOR)?;
+    if rate < 2.0 / COUNTED_FOR.as_secs_f64() { passings(copy, tid, at, COUNTED_FOR_LONGER) } else { Ok(rate) }
+}
+
+fn passings(copy: &mut Copy, tid: Pid, at: u64, time: Duration) -> Result<f64, CopyError> {
+    let Ok(breakpoint) = Breakpoint::counting(tid, Address::new(at)) else { return Ok(0.0) };
     let before = read_cpu_seconds(tid).unwrap_or(0.0);
-    copy.run(time)?;
-    let seconds = read_cpu_seconds(tid).unwrap_or(0.0) - before;
+    let mut seconds = 0.0;
+    for _ in 0..MOST_RUNS {
+        copy.run(time)?;
+        seconds = read_cpu_seconds(tid).unwrap_or(0.0) - before;
+        if seconds >= 0.5 * time.as_secs_f64() {
+            break;
+        }
+    }
     Ok(if seconds > 0.0 { breakpoint.count() as f64 / seconds } else { 0.0 })
 }
 
