@@ -29,11 +29,7 @@ pub fn of(hot: &HotLoop, memory: &Memory, private_bytes: u64, huge: u64) -> Vec<
     if hot.threads > 1 {
         changes.push(Change::OtherThreadsStopped);
     }
-    let of_code = rewrite::suggested(&code);
-    if !of_code.is_empty() {
-        changes.extend(of_code);
-        changes.push(Change::LaidOutAnew);
-    }
+    changes.extend(rewrite::suggested(&code));
     changes
 }
 

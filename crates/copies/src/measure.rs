@@ -13,8 +13,8 @@ use crate::breakpoint::Breakpoint;
 use crate::copy::{Came, Copy};
 use crate::error::CopyError;
 use crate::pages;
-use crate::pilot::{Progress, counting_registers, stop_at};
-use crate::plan::{Failed, Plan};
+use crate::pilot::{counting_registers, stop_at};
+use crate::plan::{Failed, Plan, Progress};
 use crate::variant;
 
 /// Time that a copy runs before it is timed.

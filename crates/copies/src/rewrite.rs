@@ -52,17 +52,19 @@ impl std::fmt::Display for NotRewritten {
 
 /// Whether the change is one of instructions.
 pub fn is_of_code(change: Change) -> bool {
-    matches!(
-        change,
-        Change::LaidOutAnew | Change::ZeroedDestinations | Change::LoadsFromL1 | Change::NoDivisions | Change::Prefetch
-    )
+    matches!(change, Change::ZeroedDestinations | Change::LoadsFromL1 | Change::NoDivisions)
 }
 
-/// Writes `instructions`, those of a whole loop, with `change` for the address `to`. `data`: 4 KiB of zeroes near it.
+/// Writes `instructions`, those of a whole loop, with `change` or as they are, for the address `to`. `data`: a line of zeroes near it.
 ///
 /// # Errors
 /// See [`NotRewritten`].
-pub fn rewrite(instructions: &[Instruction], change: Change, to: u64, data: u64) -> Result<Rewritten, NotRewritten> {
+pub fn rewrite(
+    instructions: &[Instruction],
+    change: Option<Change>,
+    to: u64,
+    data: u64,
+) -> Result<Rewritten, NotRewritten> {
     let header = instructions.first().map_or(0, Instruction::ip);
     let end = instructions.last().map_or(0, Instruction::next_ip);
     let leads_inside = |i: &Instruction| {
@@ -78,7 +80,7 @@ pub fn rewrite(instructions: &[Instruction], change: Change, to: u64, data: u64)
     let mut begins: Vec<usize> = Vec::new();
     for instruction in instructions {
         begins.push(written.len());
-        let mut new = edit(instruction, change, data);
+        let mut new = change.map_or_else(|| vec![*instruction], |change| edit(instruction, change, data));
         changed += usize::from(new.len() != 1 || new[0] != *instruction);
         for (n, part) in new.iter_mut().enumerate() {
             // Branches to the instruction come to what was put before it.
@@ -86,7 +88,7 @@ pub fn rewrite(instructions: &[Instruction], change: Change, to: u64, data: u64)
         }
         written.extend(new);
     }
-    if changed == 0 && change != Change::LaidOutAnew {
+    if changed == 0 && change.is_some() {
         return Err(NotRewritten::Nothing);
     }
     let encoding = |e: iced_x86::IcedError| NotRewritten::Encoding(e.to_string());
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn a_loop_is_written_anew_with_its_branches() {
         let to = AT + 0x1_0000;
-        let new = rewrite(&looped(), Change::LaidOutAnew, to, to + 4096).unwrap();
+        let new = rewrite(&looped(), None, to, to + 4096).unwrap();
         let code = decoded(&new.code, to);
         assert_eq!((new.changed, code.len()), (0, 6));
         assert_eq!(code[4].near_branch_target(), to, "back to the new header");
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn each_change_changes_its_instructions() {
         let (to, data) = (AT + 0x1_0000, AT + 0x2_0000);
-        let of = |change| decoded(&rewrite(&looped(), change, to, data).unwrap().code, to);
+        let of = |change| decoded(&rewrite(&looped(), Some(change), to, data).unwrap().code, to);
         let zeroed = of(Change::ZeroedDestinations);
         assert_eq!(zeroed[0].mnemonic(), Mnemonic::Xorps);
         assert_eq!(zeroed[5].near_branch_target(), to, "the zeroing idiom is in the loop");
@@ -269,9 +271,9 @@ mod tests {
     fn a_loop_without_room_or_such_instructions_stays() {
         // dec ecx; jnz AT
         let short = decoded(&[0xff, 0xc9, 0x75, 0xfc], AT);
-        assert_eq!(rewrite(&short, Change::LaidOutAnew, AT + 4096, 0), Err(NotRewritten::Narrow));
+        assert_eq!(rewrite(&short, None, AT + 4096, 0), Err(NotRewritten::Narrow));
         // nop; nop; nop; dec ecx; jnz AT
         let plain = decoded(&[0x90, 0x90, 0x90, 0xff, 0xc9, 0x75, 0xf9], AT);
-        assert_eq!(rewrite(&plain, Change::NoDivisions, AT + 4096, 0), Err(NotRewritten::Nothing));
+        assert_eq!(rewrite(&plain, Some(Change::NoDivisions), AT + 4096, 0), Err(NotRewritten::Nothing));
     }
 }

@@ -21,7 +21,6 @@ use crate::halt::Halted;
 use crate::measure::measure;
 use crate::plan::{Failed, Plan};
 use crate::ratio::ratio;
-use crate::rewrite::is_of_code;
 
 /// Rounds that are made at least, and at most.
 const LEAST: usize = 5;
@@ -162,12 +161,7 @@ impl Original {
                 Ok((pair, times)) => {
                     unchanged.push(pair);
                     let without = (pair.0 * pair.1).sqrt();
-                    // Code that was written anew is compared with code that was written anew unchanged.
-                    let anew =
-                        times.iter().find(|(change, _)| *change == Change::LaidOutAnew).map(|(_, seconds)| *seconds);
                     for (change, with) in times {
-                        let is_compared = change != Change::LaidOutAnew && is_of_code(change);
-                        let Some(without) = (if is_compared { anew } else { Some(without) }) else { continue };
                         if let Some(of) = tried.iter_mut().find(|t| t.change == change) {
                             of.pairs.push((without, with));
                         }
@@ -216,14 +210,14 @@ impl Original {
                 (Err(Failed::Change(why)), Some(change)) => given_up.push((change, why)),
                 (Err(error), Some(change)) => {
                     // Once may be chance, as where another thread held a lock.
-                    let why = words(&error);
+                    let why = error.to_string();
                     let is_known = given_up.iter().any(|(known, _)| *known == change);
                     if !is_known && matches!(error, Failed::Copy(CopyError::Ended(Ended::Signal(_)))) {
                         given_up.push((change, why));
                     }
                 }
                 (Err(error), None) => {
-                    failed = Some(words(&error));
+                    failed = Some(error.to_string());
                     break;
                 }
             }
@@ -239,15 +233,6 @@ impl Original {
             (&[first, second], None) => Ok(Ok(((first, second), with))),
             (_, failed) => Ok(Err(failed.unwrap_or_default())),
         }
-    }
-}
-
-fn words(error: &Failed) -> String {
-    match error {
-        Failed::Copy(CopyError::Ended(ended)) => format!("its copies end too early: {ended}"),
-        Failed::Copy(error) => error.to_string(),
-        Failed::Change(why) => why.clone(),
-        Failed::Late => "its copies do not come to the place in time".into(),
     }
 }
 

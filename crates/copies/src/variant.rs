@@ -9,7 +9,7 @@ use rprof_tracee::remote::{Remote, RemoteError};
 
 use crate::copy::Copy;
 use crate::error::CopyError;
-use crate::loops;
+use crate::loops::{self, LoopCode};
 use crate::pages;
 use crate::plan::{Failed, Plan};
 use crate::rewrite::{self, is_of_code};
@@ -28,41 +28,46 @@ const VECTORS: u8 = 1 << 1;
 /// # Errors
 /// It cannot be made.
 pub fn make(copy: &mut Copy, plan: &Plan, change: Option<Change>) -> Result<(), Failed> {
+    if let Some(code) = &plan.code {
+        lay_out(copy, code, change.filter(|change| is_of_code(*change)))?;
+    }
     match change {
-        None => Ok(()),
         Some(Change::FlushDenormals) => flush_denormals(copy),
-        Some(Change::HugePages) => huge_pages(copy, plan),
-        // From the end of the warm-up.
-        Some(Change::OtherThreadsStopped) => Ok(()),
-        Some(change) if is_of_code(change) => rewrite_loop(copy, plan, change),
-        Some(_) => Err(Failed::Change("this change cannot be made".into())),
+        Some(Change::HugePages) => huge_pages(copy),
+        // The others stop at the end of the warm-up; changes of code are made.
+        _ => Ok(()),
     }
 }
 
-/// Writes the hot loop anew near itself, and moves the threads that are in it.
-fn rewrite_loop(copy: &mut Copy, plan: &Plan, change: Change) -> Result<(), Failed> {
+/// Writes the loop `code` anew near itself, with `change` or as it is, and moves the threads that are in it.
+///
+/// # Errors
+/// It cannot be moved, or the change changes nothing in it.
+pub fn lay_out(copy: &mut Copy, code: &LoopCode, change: Option<Change>) -> Result<(), Failed> {
     /// Bytes for the code, and as many behind it for data.
     const ROOM: u64 = 32 << 10;
-    let code = plan.code.as_ref().ok_or_else(|| Failed::Change("no loop was found".into()))?;
     let old = loops::instructions(copy.memory(), code)
         .ok_or_else(|| Failed::Change("its code could not be decoded".into()))?;
     let maps = read_maps(copy.pid()).map_err(|e| CopyError::Proc("read a copy's maps", e))?;
     let to = room_near(&maps, code.header, 2 * ROOM)
         .ok_or_else(|| Failed::Change("there is no room near its code".into()))?;
-    let new = rewrite::rewrite(&old, change, to, to + ROOM).map_err(|why| Failed::Change(why.to_string()))?;
-    if new.code.len() as u64 > ROOM {
+    // At the same place in its line.
+    let to = to + code.header % 64;
+    let base = to / pages::PAGE * pages::PAGE;
+    let new = rewrite::rewrite(&old, change, to, base + ROOM).map_err(|why| Failed::Change(why.to_string()))?;
+    if new.code.len() as u64 + 64 > ROOM {
         return Err(Failed::Change("the loop is too long".into()));
     }
     copy.on_behalf(|remote| {
         let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        remote.call("mmap", libc::SYS_mmap, [to, 2 * ROOM, rights, flags, u64::MAX, 0])?;
+        remote.call("mmap", libc::SYS_mmap, [base, 2 * ROOM, rights, flags, u64::MAX, 0])?;
         Ok(())
     })?;
     let failed = |e| CopyError::Proc("write to a copy", e);
     copy.memory().write(Address::new(to), &new.code).map_err(failed)?;
     // Its first touch is no part of the time.
-    copy.memory().write(Address::new(to + ROOM), &[0; 64]).map_err(failed)?;
+    copy.memory().write(Address::new(base + ROOM), &[0; 64]).map_err(failed)?;
     copy.memory().write(Address::new(code.header), &new.jump).map_err(failed)?;
     copy.move_threads(&new.moved)?;
     Ok(())
@@ -96,7 +101,7 @@ fn flush_denormals(copy: &mut Copy) -> Result<(), Failed> {
     Ok(())
 }
 
-fn huge_pages(copy: &mut Copy, plan: &Plan) -> Result<(), Failed> {
+fn huge_pages(copy: &mut Copy) -> Result<(), Failed> {
     let pid = copy.pid();
     let maps = read_maps(pid).map_err(|e| CopyError::Proc("read a copy's maps", e))?;
     let is_data = |m: &&Mapping| {
@@ -114,7 +119,6 @@ fn huge_pages(copy: &mut Copy, plan: &Plan) -> Result<(), Failed> {
     if bytes > MOST_COLLAPSED {
         return Err(Failed::Change(format!("it has {} MB of memory", bytes >> 20)));
     }
-    let _ = plan;
     let done = copy.on_behalf(|remote| {
         let mut done = Ok(());
         for range in &ranges {

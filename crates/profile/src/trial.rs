@@ -51,14 +51,10 @@ changes! {
     OtherThreadsStopped "other-threads-stopped" "the other threads stopped" false None;
     /// A register that an instruction only writes in part is cleared before it.
     ZeroedDestinations "zeroed-destinations" "a zeroing idiom before merging instructions" true Some(Class::Ilp);
-    /// A prefetch of the lines that loads with a constant step need some iterations later.
-    Prefetch "prefetch" "prefetch" true Some(Class::DramLatency);
     /// Loads take their values from one line in L1.
     LoadsFromL1 "loads-from-l1" "all loads from L1" false None;
     /// Divisions and square roots are multiplications.
     NoDivisions "no-divisions" "multiplications instead of divisions" false Some(Class::DivSqrt);
-    /// The loop's code at another, aligned address.
-    LaidOutAnew "laid-out-anew" "code laid out anew" true Some(Class::FrontEnd);
 }
 
 impl fmt::Display for Change {

@@ -128,9 +128,7 @@ fn words(change: Change) -> &'static str {
         Change::ZeroedDestinations => {
             "Clear the register before conversions and square roots (xorps), or compile for another target: they wait for its old value"
         }
-        Change::Prefetch => "Prefetch the lines some iterations ahead (__builtin_prefetch): their addresses are known",
         Change::LoadsFromL1 => "Keep its data closer: smaller, in blocks that stay in the caches, or prefetched",
         Change::NoDivisions => "Multiply by reciprocals that are computed once, instead of dividing",
-        Change::LaidOutAnew => "Align its hot loop (-falign-loops=32), or lay the code out by a profile",
     }
 }
