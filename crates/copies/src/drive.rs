@@ -138,13 +138,7 @@ impl Driver {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let busy = threads_of(pid).into_iter().filter(|tid| is_runnable(*tid)).count().max(hot.threads);
         self.original.held = 2 * busy > cpus;
-        let plan = Plan {
-            findings,
-            tid: hot.tid,
-            code: hot.code.clone(),
-            elapsed: hot.threads > 1,
-            huge: self.huge.ranges.clone(),
-        };
+        let plan = Plan { findings, tid: hot.tid, code: hot.code.clone(), huge: self.huge.ranges.clone() };
         let rounds = self.original.rounds(&plan, &changes, may_spend)?;
         trials.unchanged = rounds.unchanged();
         trials.reason = if trials.unchanged.is_none() {

@@ -1,7 +1,7 @@
 //! One copy, timed: its pages are written first, it runs for 20 ms, and then the time between two passings is taken.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::unistd::Pid;
 
@@ -38,7 +38,7 @@ pub fn measure(mut copy: Copy, plan: &Plan, change: Option<Change>) -> Result<f6
             let at = Address::new(copy.moved(*at));
             pass(&mut copy, tid, at, number(WARM_UP), WARM_UP * PATIENCE)?;
             stop_others(&mut copy, tid, change);
-            let clock = Clock::start(tid, plan.elapsed);
+            let clock = Clock::start(tid);
             let passings = number(TIMED);
             let most = TIMED.max(Duration::from_secs_f64(passings as f64 / rate)) * PATIENCE;
             pass(&mut copy, tid, at, passings, most)?;
@@ -49,7 +49,7 @@ pub fn measure(mut copy: Copy, plan: &Plan, change: Option<Change>) -> Result<f6
             let begin = stop_at(&mut copy, tid, code)?.ok_or(Failed::Late)?;
             stop_others(&mut copy, tid, change);
             let left = Breakpoint::counting(tid, Address::new(code.end));
-            let clock = Clock::start(tid, plan.elapsed);
+            let clock = Clock::start(tid);
             copy.run(TIMED)?;
             let end = stop_at(&mut copy, tid, code)?.ok_or(Failed::Late)?;
             let seconds = clock.seconds();
@@ -101,22 +101,18 @@ fn write_pages(copy: &mut Copy, plan: &Plan) -> Result<(), Failed> {
     Ok(())
 }
 
-/// CPU time of a thread that is stopped at both ends, or elapsed time.
+/// CPU time of a thread that is stopped at both ends. Time in which it waits off the CPU is no part of it, nor is that of other programs.
 struct Clock {
     tid: Pid,
     cpu_s: f64,
-    since: Option<Instant>,
 }
 
 impl Clock {
-    fn start(tid: Pid, elapsed: bool) -> Clock {
-        Clock { tid, cpu_s: read_cpu_seconds(tid).unwrap_or(0.0), since: elapsed.then(Instant::now) }
+    fn start(tid: Pid) -> Clock {
+        Clock { tid, cpu_s: read_cpu_seconds(tid).unwrap_or(0.0) }
     }
 
     fn seconds(&self) -> f64 {
-        match self.since {
-            Some(since) => since.elapsed().as_secs_f64(),
-            None => read_cpu_seconds(self.tid).unwrap_or(0.0) - self.cpu_s,
-        }
+        read_cpu_seconds(self.tid).unwrap_or(0.0) - self.cpu_s
     }
 }

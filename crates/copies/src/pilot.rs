@@ -1,6 +1,6 @@
 //! The first copy of a hot loop: how the passings of a place are counted, and which pages the program writes.
 //!
-//! A place of the right rate is passed some hundred to some thousand times a second: more would cost a part of the time, as each is an
+//! A place of the right rate is passed some hundred to some ten thousand times a second: more would cost a part of the time, as each is an
 //! exception, and fewer would take long. Where all loops are faster, iterations are counted by a register that changes by the same number in
 //! each.
 //!
@@ -27,7 +27,7 @@ use crate::variant;
 
 /// Passings of a place a second.
 const LEAST_RATE: f64 = 25.0;
-const MOST_RATE: f64 = 8000.0;
+const MOST_RATE: f64 = 25_000.0;
 /// How long passings are counted.
 const COUNTED_FOR: Duration = Duration::from_millis(8);
 const COUNTED_FOR_LONGER: Duration = Duration::from_millis(80);

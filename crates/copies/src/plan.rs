@@ -62,8 +62,6 @@ pub struct Plan {
     pub tid: Pid,
     /// The hot loop itself, which changes of code rewrite.
     pub code: Option<LoopCode>,
-    /// More than one thread is at work: elapsed time counts, not CPU time.
-    pub elapsed: bool,
     /// Ranges that are on huge pages in the program.
     pub huge: Vec<Range<Address>>,
 }
