@@ -57,6 +57,9 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         (_, Some(passes)) => (passes, None),
         (None, None) => usual_passes::of(options, &checked),
     };
+    if options.tries && rank.is_some() {
+        evidence.warnings.push(trials::not_in_a_rank());
+    }
     let needed = [checked.program.path.as_path()];
     let folder = match &rank {
         Some(rank) => {

@@ -16,6 +16,7 @@ use crate::copies::error::{CopyError, ProcessEnd};
 use crate::copies::rounds::Cost;
 use crate::join::Resolver;
 use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::run::Warning;
 use crate::profile::trial::{Change, Trial, Trials};
 use crate::sample::{self, Gate, SampleOptions};
 use crate::symbols::Symbols;
@@ -55,6 +56,16 @@ pub fn announcement(options: &RunOptions) -> String {
     format!(
         "runs the program once, natively, and tries changes of its hot loops in copies of it, which may delay it by {}",
         budget(options)
+    )
+}
+
+/// Ranks wait for one another: none of them is copied.
+pub fn not_in_a_rank() -> Warning {
+    Warning::new(
+        "no-trials",
+        "--try: no copies are made of a rank of a job",
+        "nothing was tried",
+        "run the program alone, on one rank, to try changes of its loops",
     )
 }
 
