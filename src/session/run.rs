@@ -73,7 +73,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         None => ceilings::for_a_run(&notices, &mut evidence.warnings),
     };
     let held = Foreground::hold(NOBODY).map_err(stream("signals"))?;
-    if matches!(which, Passes::Auto | Passes::Single) && rank.is_none() {
+    if (options.tries || matches!(which, Passes::Auto | Passes::Single)) && rank.is_none() {
         Foreground::hold_beside();
     }
     let hardware = match which {
