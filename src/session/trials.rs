@@ -28,6 +28,8 @@ use super::options::{Budget, RunOptions};
 const UNTOUCHED: Duration = Duration::from_millis(300);
 /// How long its samples are taken for each look at its hot loops.
 const LOOKED_FOR: Duration = Duration::from_millis(500);
+/// Seconds after the end of copies in which the program still makes pages its own again.
+const AFTERWARDS_S: f64 = 0.2;
 /// Between two looks that found nothing new.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Interval between two looks whether the program has ended.
@@ -211,6 +213,33 @@ impl Tried {
         timed.mappings.retain(|event| !is_copy(event.pid));
         let mut keep = kept.iter();
         timed.threads.retain(|_| *keep.next().unwrap_or(&true));
+        self.take_out_faults(timed);
+    }
+
+    /// Leaves out the program's time in the kernel while there were copies, and shortly after: it copies pages that it shares with them.
+    fn take_out_faults(&self, timed: &mut TimedEvidence) {
+        let seconds = |ns: u64| ns.saturating_sub(timed.start_ns) as f64 * 1e-9;
+        let spans: Vec<(f64, f64)> =
+            self.cost.spans.iter().map(|(from, to)| (seconds(*from), seconds(*to) + AFTERWARDS_S)).collect();
+        let mut gone = vec![0.0; timed.threads.len()];
+        timed.samples.retain(|sample| {
+            let is_in_span = spans.iter().any(|(from, to)| (*from..*to).contains(&sample.t_s));
+            // Threads that were stopped for copies seem to wait.
+            let is_left_out = (sample.kernel || sample.off_cpu) && is_in_span;
+            if is_left_out
+                && !sample.off_cpu
+                && let Some(gone) = gone.get_mut(sample.thread as usize)
+            {
+                *gone += sample.weight_s;
+            }
+            !is_left_out
+        });
+        for (thread, gone_s) in timed.threads.iter_mut().zip(&gone) {
+            thread.cpu_s = (thread.cpu_s - gone_s).max(0.0);
+        }
+        timed.cpu_s = (timed.cpu_s - gone.iter().sum::<f64>()).max(0.0);
+        timed.wall_s = (timed.wall_s - self.cost.stopped_s).max(0.0);
+        timed.page_faults = timed.page_faults.filter(|_| self.cost.copies.is_empty());
     }
 
     /// The trials with the names of their places. `cpu_s`: CPU seconds of the program.

@@ -33,7 +33,7 @@ fn divisions_are_tried_and_the_program_is_unharmed() {
         return;
     }
     let made = trials["made"].as_array().unwrap();
-    let of = |change: &str| made.iter().find(|t| t["change"] == change && t["function"] == "divide").unwrap();
+    let of = |change: &str| made.iter().find(|t| t["change"] == change).unwrap();
     let most = |trial: &Value| trial["ratio"]["most"].as_f64().unwrap_or_else(|| panic!("{trials:#}"));
     assert!(most(of("no-divisions")) < 0.95, "{trials:#}");
     assert!(trials["copies"].as_u64().unwrap() > 10);

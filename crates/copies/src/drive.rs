@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use rprof_profile::code::ModuleInfo;
 use rprof_profile::evidence::timed::TimedEvidence;
 use rprof_profile::trial::Ratio;
+use rprof_tracee::clock::monotonic_ns;
 use rprof_tracee::memory::Memory;
 use rprof_tracee::proc_status::{is_runnable, threads_of};
 
@@ -117,6 +118,7 @@ impl Driver {
             tried: Vec::new(),
             reason: None,
         };
+        let begun = monotonic_ns();
         let copy = match self.original.copy() {
             Ok(copy) => copy,
             Err(CopyError::Ended(ended)) => {
@@ -125,7 +127,9 @@ impl Driver {
             }
             Err(error) => return Err(error),
         };
-        let findings = match pilot::explore(copy, hot)? {
+        let explored = pilot::explore(copy, hot);
+        self.original.cost.spans.push((begun, monotonic_ns()));
+        let findings = match explored? {
             Ok(findings) => findings,
             Err(why) => {
                 trials.reason = Some(why.to_string());

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use rprof_profile::trial::{Change, Ratio};
 use rprof_tracee::address::Address;
+use rprof_tracee::clock::monotonic_ns;
 use rprof_tracee::proc_status::read_page_counts;
 
 use crate::copy::{Copy, Draft};
@@ -41,6 +42,8 @@ pub struct Cost {
     pub stopped_s: f64,
     /// Seconds that it took for page faults while there were copies, at most.
     pub faults_s: f64,
+    /// When there were copies, in nanoseconds of CLOCK_MONOTONIC.
+    pub spans: Vec<(u64, u64)>,
 }
 
 impl Cost {
@@ -196,7 +199,7 @@ impl Original {
         if backwards {
             order.reverse();
         }
-        let faults = self.faults();
+        let (faults, begun) = (self.faults(), monotonic_ns());
         let (drafts, halted) = self.drafts(order.len())?;
         let mut without: Vec<f64> = Vec::new();
         let mut with: Vec<(Change, f64)> = Vec::new();
@@ -225,6 +228,7 @@ impl Original {
         if let Some(halted) = halted {
             self.cost.stopped_s += halted.release().as_secs_f64();
         }
+        self.cost.spans.push((begun, monotonic_ns()));
         self.cost.faults_s += self.faults().saturating_sub(faults) as f64 * PAGE_S;
         if backwards {
             without.reverse();

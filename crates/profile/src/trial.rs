@@ -144,7 +144,7 @@ pub struct Trials {
     /// Seconds by which it is estimated to have been delayed, with the pages that it had to copy.
     pub delayed_s: f64,
     /// Why nothing, or no more, was tried.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub reasons: Vec<String>,
 }
 
