@@ -30,6 +30,9 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
             "--memory exact: memory is simulated in the counted pass, which --passes timed leaves out; give one of both",
         );
     }
+    if args.tries && !matches!(args.passes, None | Some(run::PassesArg::Timed | run::PassesArg::Both)) {
+        bad_option("--try: copies are made of a native run; give it alone, or with --passes timed or both");
+    }
     let from_s = args.from.or(args.delay);
     let to_s = args.to.or(args.duration.map(|duration| from_s.unwrap_or(0.0) + duration));
     let output = RankOutput { merges: !args.no_merge, quiet: args.quiet };
@@ -46,6 +49,7 @@ pub fn run(args: run::RunArgs) -> Result<u8> {
         }),
         repeat_below_s: args.repeat_below,
         budget: args.budget,
+        tries: args.tries,
         memory: match args.memory {
             run::MemoryArg::Off => Memory::Off,
             run::MemoryArg::Sampled => Memory::Sampled,

@@ -17,10 +17,13 @@ pub struct RunArgs {
     /// Run the program once: the same as --passes single
     #[arg(long, conflicts_with_all = ["passes", "pid"])]
     pub once: bool,
+    /// Run the program natively, and try changes of its hot loops in throw-away copies of it; the program itself stays as it is
+    #[arg(long = "try", conflicts_with_all = ["once", "pid", "delay", "duration", "from", "to"])]
+    pub tries: bool,
     /// Run a program again to count it only if it took less than so many seconds
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
     pub repeat_below: f64,
-    /// How much windows may slow the program down, as a percentage [default: 5 %, or 1 s if that is more]
+    /// How much windows may slow the program down, as a percentage [default: 5 %, or 1 s if that is more; copies: 20 %, or 3 s]
     #[arg(long, value_name = "PERCENT", value_parser = percentage, allow_negative_numbers = true)]
     pub budget: Option<f64>,
     /// Profile this running process instead of a program, until Ctrl-C, its end, or for --duration; it runs on unchanged
@@ -96,7 +99,7 @@ fn some_seconds(text: &str) -> Result<f64, String> {
 impl RunArgs {
     /// Whether a program is visited while it runs.
     pub fn visits(&self) -> bool {
-        self.pid.is_some() || matches!(self.passes, None | Some(PassesArg::Auto | PassesArg::Single))
+        self.pid.is_some() || self.tries || matches!(self.passes, None | Some(PassesArg::Auto | PassesArg::Single))
     }
 }
 

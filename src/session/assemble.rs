@@ -41,6 +41,7 @@ pub fn profile(
         ..Run::default()
     };
     let devices = gpu::devices(&evidence.gpu);
+    let trials = evidence.trials.clone();
     let joined = inputs(&evidence);
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
@@ -50,6 +51,7 @@ pub fn profile(
         rank_calls::of_rank(&mut profile, rank);
     }
     profile.devices = devices;
+    profile.trials = trials;
     profile.run.affinity = Some(affinity());
     analyse(&mut profile, options);
     profile

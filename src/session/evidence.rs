@@ -11,6 +11,7 @@ use crate::profile::evidence::replayed::ReplayedEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
+use crate::profile::trial::Trials;
 use crate::replay;
 use crate::symbols::Symbols;
 
@@ -42,6 +43,8 @@ pub struct Evidence {
     pub replayed: Option<ReplayedEvidence>,
     /// Hardware counters of the timed pass.
     pub counters: Option<CounterEvidence>,
+    /// Changes tried in copies.
+    pub trials: Option<Trials>,
     /// The activity of GPUs.
     pub gpu: Seen,
     /// The program was not ended with its collection: rprof was attached to it.

@@ -74,6 +74,7 @@ pub fn timed_pass(
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
     let pass = passes::timed(&checked.program, tracing.variables(), &mut input, keep, options, hardware)?;
     evidence.gpu = tracing.finish();
+    evidence.trials = pass.trials;
     let mut timed = pass.timed.evidence;
     evidence.warnings.extend(options.collected.never_began(timed.wall_s));
     options.collected.cut(&mut timed);

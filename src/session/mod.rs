@@ -54,6 +54,7 @@ mod single;
 mod sink;
 mod terminal;
 mod time_limit;
+mod trials;
 mod usual_passes;
 
 pub use end::ProgramEnd;

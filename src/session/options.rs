@@ -25,6 +25,8 @@ pub struct RunOptions {
     pub repeat_below_s: f64,
     /// The part by which windows may slow the program down; `None`: the usual one, or the usual seconds if they are more.
     pub budget: Option<f64>,
+    /// Hot loops are changed and timed in copies of the running program.
+    pub tries: bool,
     /// Memory model of the counted pass.
     pub memory: Memory,
     /// Samples per second and thread; `None` is the sampler's default.
@@ -76,6 +78,7 @@ impl RunOptions {
             pid: None,
             budget: None,
             repeat_below_s: 0.0,
+            tries: false,
             program,
             output,
             passes: Some(Passes::Both),

@@ -23,6 +23,7 @@ use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::profile::run::Warning;
+use crate::profile::trial::Trials;
 use crate::replay::Recorder;
 use crate::sample::{self, Gate, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
@@ -36,6 +37,7 @@ use super::options::{Budget, Engine, Memory, RunOptions};
 use super::single::{self, Sinks, Span, Visited};
 use super::terminal::TerminalWatch;
 use super::time_limit::TimeLimit;
+use super::trials::{self, Tried};
 use super::{SessionError, launcher, sink};
 
 /// The results of the timed pass besides its evidence.
@@ -47,6 +49,8 @@ pub struct TimedPass {
     pub counters: CounterEvidence,
     /// It read the terminal: the counted pass will not see that input.
     pub read_terminal: bool,
+    /// Changes tried in copies, where the user asked for that.
+    pub trials: Option<Trials>,
 }
 
 /// Runs the program natively under the sampler, with these `variables` in its environment. This number of bytes of its input is kept for
@@ -59,20 +63,30 @@ pub fn timed(
     options: &RunOptions,
     hardware: Option<&Hardware>,
 ) -> Result<TimedPass, SessionError> {
+    // Counters would count the copies, too.
+    let hardware = hardware.filter(|_| !options.tries);
     let stdin = input.first(keep).map_err(stream("standard input"))?;
     let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
     let (sampler, counters) = armed(child, "timed", &sampling(options), hardware)?;
+    let gate = Gate::default();
+    let trials = options.tries.then(|| trials::start(pid, gate.clone(), trials::budget(options)));
     let terminal = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
     let watched = watched(&sampler);
     let watch = Watch::start(watched);
-    let result = sampler.run();
+    let result = sampler.run_beside(&gate);
+    gate.end();
+    let tried = trials.map(|thread| thread.join().unwrap_or_else(|_| Tried::failed()));
     let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = terminal.is_some_and(TerminalWatch::finish);
     let mut timed = result.map_err(failed("timed"))?;
     add_seen(&mut timed.evidence, watched, seen);
-    Ok(TimedPass { timed, counters, read_terminal })
+    let trials = tried.map(|tried| {
+        tried.take_out(&mut timed.evidence);
+        tried.named(timed.evidence.cpu_s)
+    });
+    Ok(TimedPass { timed, counters, read_terminal, trials })
 }
 
 /// Arms sampler and counters on a child at the gate. The sampler first: while it takes its sample the counters' timer expires, too,
@@ -173,7 +187,7 @@ pub fn single(
     let read_terminal = terminal.is_some_and(TerminalWatch::finish);
     let mut timed = result.map_err(failed("single"))?;
     add_seen(&mut timed.evidence, watched, seen);
-    Ok(SinglePass { native: TimedPass { timed, counters, read_terminal }, visited })
+    Ok(SinglePass { native: TimedPass { timed, counters, read_terminal, trials: None }, visited })
 }
 
 /// The sinks of visits.

@@ -26,7 +26,8 @@ use super::progress::Notices;
 use super::second_run::second_run;
 use super::usual_passes::WhyTwice;
 use super::{
-    SessionError, assemble, attach, auto, by_time, ceilings, launch_parts, launcher, launches, passes, usual_passes,
+    SessionError, assemble, attach, auto, by_time, ceilings, launch_parts, launcher, launches, passes, trials,
+    usual_passes,
 };
 
 /// No program is there to pass signals on to.
@@ -56,6 +57,9 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         (_, Some(passes)) => (passes, None),
         (None, None) => usual_passes::of(options, &checked),
     };
+    if options.tries && rank.is_some() {
+        evidence.warnings.push(trials::not_in_a_rank());
+    }
     let needed = [checked.program.path.as_path()];
     let folder = match &rank {
         Some(rank) => {
@@ -69,7 +73,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         None => ceilings::for_a_run(&notices, &mut evidence.warnings),
     };
     let held = Foreground::hold(NOBODY).map_err(stream("signals"))?;
-    if matches!(which, Passes::Auto | Passes::Single) && rank.is_none() {
+    if (options.tries || matches!(which, Passes::Auto | Passes::Single)) && rank.is_none() {
         Foreground::hold_beside();
     }
     let hardware = match which {
@@ -87,8 +91,14 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         }
         Passes::Timed => {
             let not_countable = checked.not_countable.clone().filter(|_| options.passes.is_none());
-            let off = || "the counted pass was switched off with --passes timed".into();
+            let off = || match options.tries {
+                true => "--try runs the program natively; --passes both counts it as well, in a second run".into(),
+                false => "the counted pass was switched off with --passes timed".into(),
+            };
             evidence.no_counts = Some(not_countable.unwrap_or_else(off));
+            if options.tries {
+                notices.say(&trials::announcement(options));
+            }
             let again = options.gpu_counts.is_asked_for();
             let keep = again.then_some(u64::MAX);
             let (end, mut input) = timed_pass(&checked, keep, setting, &mut machine, &mut evidence)?;

@@ -34,7 +34,7 @@ const ONCE: &str = "RPROF_ONCE";
 
 /// The passes for `options` without `--passes`, and why there are two.
 pub fn of(options: &RunOptions, checked: &Checked) -> (Passes, Option<WhyTwice>) {
-    if checked.not_countable.is_some() {
+    if checked.not_countable.is_some() || options.tries {
         return (Passes::Timed, None);
     }
     let asked = match options {

@@ -16,4 +16,5 @@ mod counters_path;
 mod counters_refused;
 mod perf;
 mod ptrace;
+mod trials;
 mod visits;

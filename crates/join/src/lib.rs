@@ -191,6 +191,7 @@ pub fn join(
         functions: outcome.functions,
         regions: marked.map(|m| m.regions).unwrap_or_default(),
         devices: None,
+        trials: None,
         mpi: named_mpi,
         blas: products,
         network: None,

@@ -41,6 +41,7 @@ pub mod site_key;
 pub mod source;
 pub mod sweep;
 pub mod system;
+pub mod trial;
 pub mod vocabulary;
 
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,9 @@ pub struct Profile {
     /// Ceilings of the network between the job's ranks; `None` if they were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<network::Network>,
+    /// Changes that were tried in copies of the program; `None` where nothing was to be tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trials: Option<trial::Trials>,
     /// Single calls of MPI, which are no part of `profile.json`.
     #[serde(skip)]
     pub mpi_calls: Option<mpi::RankCalls>,

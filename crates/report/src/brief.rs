@@ -9,7 +9,7 @@ use rprof_roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
 use super::trust::{Level, Trust};
-use super::{View, blas, devices, mpi, name, regions, summary, table, text, verdict, words, wrap};
+use super::{View, blas, devices, mpi, name, regions, summary, table, text, tried, verdict, words, wrap};
 
 /// Rows of the table.
 const ROWS: usize = 7;
@@ -24,6 +24,8 @@ const ADVICE_LINES: usize = 2;
 /// Ends of cut texts: the options that show it whole.
 const CUT_DOUBT: &str = "… (--all)";
 const CUT_ADVICE: &str = "… (--function)";
+/// Lines about trials.
+const TRIED_LINES: usize = 6;
 /// Lines that the verdict may take.
 const VERDICT_LINES: usize = 3;
 
@@ -48,6 +50,10 @@ pub fn report(profile: &Profile, view: &View) -> String {
         let rest = more(view, width).lines().count() + 1;
         let room = LINES.saturating_sub(out.lines().count() + rest);
         out += &functions(profile, found.as_ref(), view, width, room);
+    }
+    let tried = tried::text(profile, width, TRIED_LINES);
+    if !tried.is_empty() {
+        out += &format!("\n{tried}");
     }
     if trust.level < Level::Good {
         let room = LINES.saturating_sub(out.lines().count() + more(view, width).lines().count() + 2);

@@ -43,6 +43,7 @@ mod system;
 pub mod table;
 pub mod text;
 pub mod traffic;
+mod tried;
 pub mod trust;
 pub mod verdict;
 pub mod view;

@@ -162,6 +162,11 @@ impl Stopped {
         ptrace::setoptions(self.tid, options).map_err(TraceError::new("follow the children of", self.tid))
     }
 
+    /// How it is traced from now on. Processes and threads that it makes inherit that from their first instruction.
+    pub fn set_options(&self, options: ptrace::Options) -> Result<(), TraceError> {
+        ptrace::setoptions(self.tid, options).map_err(TraceError::new("set the options of", self.tid))
+    }
+
     /// Its registers.
     pub fn registers(&self) -> Result<Registers, TraceError> {
         ptrace::getregs(self.tid).map_err(TraceError::new("read the registers of", self.tid))
@@ -206,6 +211,13 @@ impl Stopped {
         const NT_X86_XSTATE: usize = 0x202;
         self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, (&raw mut part).cast(), "read the vector registers of")?;
         Ok(part.iov_len)
+    }
+
+    /// Replaces its XSAVE area by `area`, as [`extended_state`](Self::extended_state) read it.
+    pub fn set_extended_state(&self, area: &[u8]) -> Result<(), TraceError> {
+        let mut part = libc::iovec { iov_base: area.as_ptr().cast_mut().cast(), iov_len: area.len() };
+        const NT_X86_XSTATE: usize = 0x202;
+        self.request(libc::PTRACE_SETREGSET, NT_X86_XSTATE, (&raw mut part).cast(), "set the vector registers of")
     }
 
     /// The flags of its floating-point exceptions that were raised at any time (bits 0 to 5 of MXCSR).

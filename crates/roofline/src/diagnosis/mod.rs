@@ -5,7 +5,8 @@
 //!  libraries below them ▶ libraries
 //!  lines of other threads ▶ sharing
 //!  time in the kernel ─▶ kernel ─┼─▶ candidates ─▶ that which saves most ─▶ Diagnosis
-//!  threads off a CPU ─▶ waiting ─┘                 the others: ruled out, or next
+//!  threads off a CPU ─▶ waiting ─┤                 the others: ruled out, or next
+//!  trials in copies ──▶ tried ───┘
 //! ```
 //!
 //! Seconds are elapsed seconds of the native run: CPU seconds of threads that ran at once count once, and where other programs took the
@@ -19,6 +20,7 @@ mod libraries;
 mod place;
 mod program;
 mod sharing;
+mod tried;
 mod unexplained;
 mod user;
 mod waiting;
@@ -80,6 +82,8 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
     let waiting = waiting::candidate(&program);
     waiting::drop_what_only_waits(&program, waiting.as_ref(), &mut all);
     all.extend(waiting);
+    tried::drop_what_was_tried(&program, &mut all);
+    all.extend(tried::candidates(&program));
     let mut all: Vec<Candidate> = all.into_iter().map(|candidate| candidate.within(program.wall_s)).collect();
     all.retain(|candidate| candidate.held_s >= MENTIONED * program.wall_s);
     all.sort_by(|a, b| b.worth().total_cmp(&a.worth()));
@@ -102,7 +106,8 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
 
 /// The causes that cost less than what was chosen, or next to nothing.
 fn ruled_out(program: &Program<'_>, cause: Class, others: &[Candidate]) -> Vec<(Class, String)> {
-    let mut told: Vec<(Class, String)> = Vec::new();
+    let mut told: Vec<(Class, String)> = tried::ruled_out(program);
+    told.retain(|(class, _)| *class != cause);
     for candidate in others {
         if candidate.class == cause || told.iter().any(|(c, _)| *c == candidate.class) {
             continue;

@@ -6,6 +6,7 @@ use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::function::{Analysis, Saving, Work};
 use rprof_profile::run::{Pass, Run, Thread};
 use rprof_profile::system::{Caller, Reason, System, SystemCall, Wait};
+use rprof_profile::trial::{Change, Ratio, Trial, Trials};
 use rprof_profile::vocabulary::Class;
 use rprof_profile::{Frame, Function, Profile, ProfileSample, Stack};
 
@@ -192,4 +193,37 @@ fn a_program_that_nothing_explains_is_unknown() {
     odd.analysis.roof_fraction = Some(0.05);
     let found = found(&profile(vec![odd]));
     assert_eq!((found.cause, found.saves_s), (Class::Unknown, None));
+}
+
+#[test]
+fn a_change_that_was_tried_stands_against_the_model() {
+    let trial = |change: Change, value: f64| Trial {
+        function: "hot".into(),
+        module: "app".into(),
+        file: None,
+        line: None,
+        change: Some(change),
+        share: 1.0,
+        ratio: Some(Ratio { value, least: value - 0.01, most: value + 0.01 }),
+        unchanged: None,
+        pairs: vec![(1.0, value); 5],
+        saves_s: Some((1.9 * (1.0 - value - 0.01), 1.9 * (1.0 - value + 0.01))),
+        reason: None,
+    };
+    let with = |made: Vec<Trial>| {
+        let mut hot = function("hot", "app", 1.9, Class::Tlb);
+        hot.analysis.savings = vec![saving("small-pages", 1.2)];
+        Profile { trials: Some(Trials { made, ..Trials::default() }), ..profile(vec![hot]) }
+    };
+    let assists = found(&with(vec![trial(Change::FlushDenormals, 0.1), trial(Change::HugePages, 1.0)]));
+    assert_eq!((assists.cause, place(&assists), assists.confidence), (Class::Assists, "hot", Level::High));
+    assert!(assists.because[0].contains("tried in 5 pairs of copies") && assists.because[0].contains("0.10"));
+    assert!(assists.ruled_out.iter().any(|(class, why)| *class == Class::Tlb && why.contains("tried in copies")));
+    assert!(assists.others.iter().all(|other| other.class != Class::Tlb), "{:?}", assists.others);
+    let none = found(&with(vec![trial(Change::HugePages, 1.0)]));
+    assert_ne!(none.cause, Class::Tlb, "the model is overruled");
+    assert_eq!(found(&with(Vec::new())).cause, Class::Tlb);
+    let half = found(&with(vec![trial(Change::HugePages, 0.5)]));
+    let saves = half.saves_s.expect("an interval");
+    assert!(half.cause == Class::Tlb && (0.9..1.0).contains(&saves.middle()), "{saves:?}");
 }
