@@ -53,8 +53,8 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
+use rprof_model::rough;
 use rprof_profile::Profile;
-use rprof_roofline::rough;
 
 pub use rprof_profile::number;
 

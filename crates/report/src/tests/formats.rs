@@ -251,7 +251,7 @@ fn of_integers() -> Profile {
         f.flops = None;
         f.fp_instructions = f.fp_instructions.map(|_| 0);
     }
-    rprof_roofline::analyse(&mut profile);
+    rprof_model::analyse(&mut profile);
     profile
 }
 
