@@ -21,6 +21,7 @@ mod join;
 mod licences;
 mod report_page;
 mod report_roofline;
+mod speedscope;
 mod symbols_damaged;
 mod symbols_files;
 mod symbols_wild;
