@@ -2,8 +2,8 @@
 
 try:
     import pandas
-except ImportError as error:
-    raise ImportError("rprof.read makes pandas frames: pip install 'rprof[data]'") from error
+except ImportError:
+    raise ImportError("rprof.read makes pandas frames: pip install 'rprof[data]'") from None
 
 from .units import unit
 
