@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rprof::cli::{self, demo, diff, doctor, events, machine, merge, predict, run};
+use rprof::cli::{self, demo, diff, doctor, events, machine, mcp, merge, predict, run};
 use rprof::layers;
 use rprof::profile::network::Network;
 use rprof::profile::{Function, Profile};
@@ -494,6 +494,13 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// `rprof mcp`.
+pub fn mcp(args: mcp::McpArgs) -> Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find rprof's own file")?;
+    rprof_mcp::serve(args.folder, program)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `rprof predict`.

@@ -21,6 +21,7 @@ mod isa_dataflow;
 mod isa_opcodes;
 mod join;
 mod licences;
+mod mcp;
 mod python_module;
 mod report_page;
 mod report_roofline;
