@@ -1,11 +1,11 @@
 //! One function per subcommand: from parsed arguments to library calls and printed text.
 
-use std::io::{Write, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rprof::cli::{self, demo, diff, doctor, events, machine, merge, predict, run};
+use rprof::cli::{self, demo, diff, doctor, events, machine, mcp, merge, predict, run};
 use rprof::layers;
 use rprof::profile::network::Network;
 use rprof::profile::{Function, Profile};
@@ -246,6 +246,10 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     if let Some(to) = args.output.as_ref().filter(|to| given.is(to)) {
         anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }
+    if !args.format.is_text() && args.output.is_none() && std::io::stdout().is_terminal() {
+        let format = args.format.name();
+        bad_choice(&format!("--format {format} is no text for a terminal: give -o FILE, or redirect the output"));
+    }
     let source = shell_word(&given.name.display().to_string());
     let mut profile = given.profile;
     if let Some(wanted) = args.function.as_ref().filter(|_| !args.format.has_part()) {
@@ -279,10 +283,10 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     if let Some(wanted) = args.function.filter(|_| view.kept(&profile).next().is_none()) {
         bad_choice(&report::near::NoSuchName::of(&profile, format!("--function {wanted}"), &wanted).to_string());
     }
-    let text = report::render(&profile, args.format, &view)?;
+    let content = report::bytes(&profile, args.format, &view)?;
     match args.output {
-        Some(path) => session::output::write_whole(&path, text.as_bytes())?,
-        None => print(&text)?,
+        Some(path) => session::output::write_whole(&path, &content)?,
+        None => print(&content)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -499,6 +503,13 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         }
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// `rprof mcp`.
+pub fn mcp(args: mcp::McpArgs) -> Result<ExitCode> {
+    let program = std::env::current_exe().context("cannot find rprof's own file")?;
+    rprof_mcp::serve(args.folder, program)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `rprof predict`.

@@ -89,6 +89,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => commands::diff(args),
         Command::Merge(args) => commands::merge(args),
         Command::Predict(args) => commands::predict(args),
+        Command::Mcp(args) => commands::mcp(args),
         Command::Doctor(args) => commands::doctor(args),
         Command::Events(args) => commands::events(args),
         Command::Header => {

@@ -5,6 +5,7 @@ pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod machine;
+pub mod mcp;
 pub mod merge;
 pub mod predict;
 pub mod query;
@@ -59,6 +60,8 @@ pub enum Command {
     Merge(merge::MergeArgs),
     /// Predict the time of layers: of a profile's matrix products, a table or an ONNX model
     Predict(predict::PredictArgs),
+    /// Serve an assistant on standard input and output (Model Context Protocol)
+    Mcp(mcp::McpArgs),
     /// Try what this host allows, and print the commands that allow more
     Doctor(doctor::DoctorArgs),
     /// The event tables, and the events that this CPU really has

@@ -23,6 +23,7 @@ mod limits;
 mod markers;
 mod names;
 mod ordinary_user;
+mod pprof;
 mod processes;
 mod programs;
 mod report;

@@ -37,7 +37,7 @@ fn copied(options: &[&str], mib: &str, mode: &str, tolerance: f64) -> Sandbox {
 }
 
 /// The profile of a run by both passes, which is made once for all tests.
-fn both() -> Sandbox {
+pub fn both() -> Sandbox {
     let copy =
         |from: &Path, to: &Path| assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
     let made = filled_once("run-by-both-passes", |folder| {

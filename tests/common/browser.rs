@@ -35,6 +35,25 @@ pub fn browse(page: &str, hash: &str, act: &str) -> Option<Seen> {
 /// The same in a window of `width` pixels, with further `options` of the browser.
 pub fn browse_at(page: &str, hash: &str, act: &str, width: u32, options: &[&str]) -> Option<Seen> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
+    let folder = tempfile::tempdir().unwrap();
+    let said = "<pre id=\"said\"></pre><script>const said = []; const say = (x) => { said.push(x); \
+                document.getElementById('said').textContent = said.join('\\n'); };
+                const until = async (is) => { for (let k = 0; k < 15000 && !is(); k += 1) { \
+                for (let n = 0; n < 1e6; n += 1); await new Promise((done) => setTimeout(done, 1)); } };
+                const held = async (promise) => { let over = false; promise.finally(() => { over = true; }); \
+                await until(() => over); return promise; };";
+    let path = folder.path().join(format!("page{}.html", COUNT.fetch_add(1, Ordering::Relaxed)));
+    let script = format!("{said} addEventListener('load', () => {{ {act} }});</script></body>");
+    let whole = page.replacen("</body>\n</html>", &format!("{script}\n</html>"), 1);
+    assert!(whole.len() > page.len());
+    fs::write(&path, whole).unwrap();
+    let size = format!("--window-size={width},1000");
+    let options: Vec<&str> = [&*size].iter().chain(options).copied().collect();
+    document(&format!("file://{}#{hash}", path.display()), &options)
+}
+
+/// The document at `address` after its scripts ran, in a browser with these `options`; `None` where there is no browser.
+pub fn document(address: &str, options: &[&str]) -> Option<Seen> {
     let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         Command::new(name)
             .arg("--version")
@@ -48,24 +67,12 @@ pub fn browse_at(page: &str, hash: &str, act: &str, width: u32, options: &[&str]
         return None;
     };
     let folder = tempfile::tempdir().unwrap();
-    let said = "<pre id=\"said\"></pre><script>const said = []; const say = (x) => { said.push(x); \
-                document.getElementById('said').textContent = said.join('\\n'); };
-                const until = async (is) => { for (let k = 0; k < 15000 && !is(); k += 1) { \
-                for (let n = 0; n < 1e6; n += 1); await new Promise((done) => setTimeout(done, 1)); } };
-                const held = async (promise) => { let over = false; promise.finally(() => { over = true; }); \
-                await until(() => over); return promise; };";
-    let path = folder.path().join(format!("page{}.html", COUNT.fetch_add(1, Ordering::Relaxed)));
-    let script = format!("{said} addEventListener('load', () => {{ {act} }});</script></body>");
-    let whole = page.replacen("</body>\n</html>", &format!("{script}\n</html>"), 1);
-    assert!(whole.len() > page.len());
-    fs::write(&path, whole).unwrap();
     let output = Command::new("timeout")
         .args(["60", browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"])
         .arg("--virtual-time-budget=20000")
-        .arg(format!("--window-size={width},1000"))
         .args(options)
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-        .arg(format!("file://{}#{hash}", path.display()))
+        .arg(address)
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -99,8 +99,21 @@ fn allowed(of_rooms: bool) -> BTreeMap<String, Option<BTreeSet<String>>> {
 fn needed(name: &str) -> BTreeSet<String> {
     let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
     let needs = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
-    let own = needs.lines().filter_map(|line| line.strip_prefix("rprof-"));
-    own.map(|line| line.split('.').next().unwrap_or_default().to_owned()).collect()
+    let packages = packages();
+    let own = needs.lines().filter(|line| line.starts_with("rprof-")).filter_map(|line| line.split('.').next());
+    own.map(|package| packages.get(package).unwrap_or_else(|| panic!("{package} is not in Cargo.toml")).clone())
+        .collect()
+}
+
+/// The folders of the packages of this workspace, by the packages' names.
+fn packages() -> BTreeMap<String, String> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let folder = |line: &str| {
+        let (name, rest) = line.split_once(" = {")?;
+        let folder = rest.split("path = \"crates/").nth(1)?.split('"').next()?;
+        Some((name.to_owned(), folder.to_owned()))
+    };
+    manifest.lines().filter_map(folder).collect()
 }
 
 #[test]

@@ -51,6 +51,66 @@ fn every_linked_crate_has_its_licence() {
     }
 }
 
+/// Packages that pages tell a user to install and that are others'.
+const OTHERS: [&str; 3] = ["maturin", "nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12"];
+
+/// The names that a text has a user install from a registry: of `cargo install`, then of `pip install`. Paths and options are none.
+fn named(text: &str) -> [Vec<String>; 2] {
+    let is_package = |word: &&str| !word.starts_with('-') && !word.contains('/') && *word != ".";
+    let of = |command: &str| {
+        let commands = text.match_indices(command).map(|(at, _)| &text[at + command.len()..]);
+        let ends = |c: char| "`\n#)|&;".contains(c);
+        let words = commands.map(|rest| rest.split(ends).next().unwrap_or_default());
+        let words = words.filter(|words| !words.contains("--path")).flat_map(str::split_whitespace);
+        words.map(|word| word.trim_matches(['\'', '"', ':', ',', '.'])).filter(is_package).map(str::to_owned).collect()
+    };
+    [of("cargo install "), of("pip install ")]
+}
+
+#[test]
+fn packages_of_registries_that_pages_name_are_ours() {
+    let project = fs::read_to_string(root().join("pyproject.toml")).unwrap();
+    let field =
+        |name: &str| project.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
+    let on_pypi = field("name = ").trim_matches('"');
+    assert_eq!((on_pypi, env!("CARGO_PKG_NAME")), ("rprof", "rprof-roofline"));
+    let extras = project.split("[project.optional-dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let is_extra = |name: &str| extras.lines().any(|line| line.starts_with(&format!("{name} = ")));
+    let mut pages = vec![root().join("README.md"), root().join("python/rprof/__init__.py")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path)
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path)
+            }
+        }
+    }
+    let mut seen = 0;
+    for page in pages {
+        let [crates, projects] = named(&fs::read_to_string(&page).unwrap());
+        for name in crates {
+            assert_eq!(name, env!("CARGO_PKG_NAME"), "{}: cargo install", page.display());
+            seen += 1;
+        }
+        for name in projects {
+            let (name, extra) = name.split_once('[').unwrap_or((&name, ""));
+            let extra = extra.trim_end_matches(']');
+            let is_ours = name == on_pypi && (extra.is_empty() || is_extra(extra));
+            assert!(is_ours || OTHERS.contains(&name), "{}: pip install {name}[{extra}]", page.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 5, "only {seen} names");
+}
+
+#[test]
+fn names_of_registries_are_found() {
+    let text = "run: cargo install --locked rprof\nor `pip install 'rprof[data]'`, `pip install -q x` or `cargo install --path .`";
+    assert_eq!(named(text), [vec!["rprof".to_owned()], vec!["rprof[data]".to_owned(), "x".to_owned()]]);
+}
+
 #[test]
 fn a_binary_that_needs_a_c_library_is_refused() {
     let output = attempt(&root(), &format!("dist/check-binary {}", env!("CARGO_BIN_EXE_rprof")));
@@ -146,6 +206,41 @@ fn the_package_works_in_the_oldest_debian() {
     fs::write(place.path().join("tree/use"), inside).unwrap();
     // The tree has its own /proc as long as the command runs.
     let mounts = "mount -t proc proc tree/proc && mount -t tmpfs none tree/tmp";
+    let command =
+        format!("unshare --mount --pid --fork sh -c '{mounts} && exec chroot tree bash -eux -o pipefail /use'");
+    println!("{}", shell(place.path(), &command));
+}
+
+/// A tree of Debian with Python and pip, without a compiler: the wheel is installed into a fresh virtual environment there, from the file alone.
+#[test]
+#[ignore = "builds a release: many minutes"]
+fn the_wheel_installs_in_a_bare_debian() {
+    if !attempt(&root(), "test $(id -u) = 0").status.success() {
+        println!("SKIPPED: root: debootstrap needs it");
+        return;
+    }
+    let folder = built();
+    if !attempt(folder, "ls *.whl").status.success() {
+        println!("SKIPPED: pypi: no maturin made a wheel");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let bootstrap = "debootstrap --variant=minbase --include=python3-venv bookworm tree http://deb.debian.org/debian";
+    if !attempt(place.path(), bootstrap).status.success() {
+        println!("SKIPPED: packages: no tree of bookworm: no debootstrap, or no network");
+        return;
+    }
+    shell(place.path(), &format!("cp {}/*.whl tree/", folder.display()));
+    let inside = "cd /tmp; export HOME=/tmp
+        ! command -v cc; ! command -v gcc; ! command -v rustc
+        python3 -m venv fresh
+        time fresh/bin/pip install --no-index /*.whl
+        export PATH=/tmp/fresh/bin:$PATH
+        rprof --version
+        rprof demo --quiet -o demo 2>&1 | grep 'dram-bandwidth ✓'
+        python3 -c 'import rprof' 2>&1 | grep \"pip install 'rprof.data.'\"";
+    fs::write(place.path().join("tree/use"), inside).unwrap();
+    let mounts = "mount -t proc proc tree/proc && mount -t tmpfs none tree/tmp && mount --bind /sys tree/sys && mount --bind /dev tree/dev";
     let command =
         format!("unshare --mount --pid --fork sh -c '{mounts} && exec chroot tree bash -eux -o pipefail /use'");
     println!("{}", shell(place.path(), &command));

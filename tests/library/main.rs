@@ -8,6 +8,8 @@ mod browser;
 mod check;
 #[path = "../common/symbols.rs"]
 mod common;
+#[path = "../common/python.rs"]
+mod python;
 #[path = "../common/shared.rs"]
 mod shared;
 
@@ -19,8 +21,11 @@ mod isa_dataflow;
 mod isa_opcodes;
 mod join;
 mod licences;
+mod mcp;
+mod python_module;
 mod report_page;
 mod report_roofline;
+mod speedscope;
 mod symbols_damaged;
 mod symbols_files;
 mod symbols_wild;

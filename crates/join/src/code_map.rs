@@ -152,6 +152,11 @@ impl<'r> CodeMap<'r> {
         self.resolver.code(&self.modules.joint()[place.module as usize], place.offset, end)
     }
 
+    /// The modules of all passes.
+    pub fn modules(&self) -> &[ModuleInfo] {
+        self.modules.joint()
+    }
+
     /// The resolver, for its doubts.
     pub fn resolver(&self) -> &dyn Resolver {
         self.resolver

@@ -164,6 +164,7 @@ pub fn join(
 
     run.passes.extend(passes(evidence, &samples));
     run.threads = threads(evidence);
+    run.modules = modules::of_functions(code.modules(), &stacks.frames, &outcome.functions);
     run.quality = outcome.quality;
     run.counters = outcome.counters;
     run.system = joined.system.program.clone();

@@ -1,9 +1,11 @@
 //! The modules of all passes as one list.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rprof_profile::code::{CodeRef, ModuleInfo, ModuleKind};
 use rprof_profile::evidence::ThreadInfo;
+use rprof_profile::run::Module;
+use rprof_profile::{Frame, Function};
 
 /// Kind, identity, and what distinguishes modules with the same identity.
 type Key = (ModuleKind, String, u32);
@@ -97,6 +99,21 @@ impl Modules {
     }
 }
 
+/// The files among `modules` that `frames` or `functions` are in.
+pub fn of_functions(modules: &[ModuleInfo], frames: &[Frame], functions: &[Function]) -> Vec<Module> {
+    let names = frames.iter().map(|frame| &*frame.module).chain(functions.iter().map(|f| &*f.module));
+    let names: HashSet<&str> = names.collect();
+    let mut files: Vec<Module> = Vec::new();
+    for info in modules.iter().filter(|info| matches!(info.kind, ModuleKind::File | ModuleKind::Vdso)) {
+        let file =
+            Module { name: info.file_name().to_owned(), path: info.path.clone(), build_id: info.build_id.clone() };
+        if names.contains(&*file.name) && !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
 /// The processes with anonymous code in `modules`.
 fn makers(modules: &[ModuleInfo], threads: &[ThreadInfo]) -> Vec<u32> {
     let is_maker = |pid: u32| modules.iter().any(|m| m.kind == ModuleKind::Anonymous && m.pid == pid);
@@ -147,6 +164,19 @@ mod tests {
         let maker = |pass, module| modules.maker(modules.place(pass, CodeRef { module, offset: 0 }).unwrap().module);
         assert_eq!((maker(Pass::Timed, 2), maker(Pass::Counted, 2)), (Some(0), Some(0)));
         assert_eq!(Modules::new(&timed, &counted[..2], [&threads[0], &threads[1]]).maker(2), None);
+    }
+
+    #[test]
+    fn a_profile_names_the_files_that_its_functions_are_in_once() {
+        let modules = [
+            module(ModuleKind::File, "/lib/libm.so.6 (deleted)", Some("2e"), 1, 0),
+            module(ModuleKind::File, "/lib/unused.so", None, 1, 0),
+            module(ModuleKind::Anonymous, "[anon]", None, 1, 0),
+        ];
+        let within = |module: &str| Function { module: module.into(), ..Function::default() };
+        let files = of_functions(&modules, &[], &[within("libm.so.6"), within("libm.so.6"), within("[anon]")]);
+        let path = "/lib/libm.so.6 (deleted)".into();
+        assert_eq!(files, [Module { name: "libm.so.6".into(), path, build_id: Some("2e".into()) }]);
     }
 
     /// A library that a program writes anew has one path.

@@ -11,9 +11,9 @@ use super::scale::{self, BatchDimension, Scale};
 use super::{Layer, Network, Work};
 use rprof_machine::products::blas::{Blas, USUAL};
 use rprof_machine::products::elementwise::{self, Operation};
+use rprof_model::products::peak;
 use rprof_profile::Machine;
 use rprof_profile::blas::Dimensions;
-use rprof_roofline::products::peak;
 
 /// Batches that are tried besides the network's own, as its multiples.
 const LARGER: [u64; 2] = [2, 4];

@@ -23,6 +23,9 @@ pub struct Run {
     pub passes: Vec<Pass>,
     /// The threads of the timed pass (of the counted one if there is no other).
     pub threads: Vec<Thread>,
+    /// The files that functions and frames are in; empty in profiles that do not have them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<Module>,
     /// Hardware counters of the timed pass; empty if the user asked for none.
     #[serde(default)]
     pub counters: Vec<Counter>,
@@ -53,6 +56,17 @@ impl Run {
     pub fn timed_pass(&self) -> Option<&Pass> {
         self.passes.iter().find(|pass| pass.kind == "timed")
     }
+}
+
+/// A file that functions are in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Module {
+    /// Its file name, as `module` of functions and frames has it.
+    pub name: String,
+    /// Its path as the process's map names it.
+    pub path: String,
+    /// GNU build id in lower-case hexadecimal, where the file has one.
+    pub build_id: Option<String>,
 }
 
 /// A process of a job, as its launcher numbered it.

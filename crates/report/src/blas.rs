@@ -4,9 +4,9 @@ use super::name;
 use super::number::{NOT_MEASURED, or_unmeasured, percent, seconds};
 use super::regions::Rows;
 use super::table;
+use rprof_model::products;
 use rprof_profile::Profile;
 use rprof_profile::blas::{Blas, Dimensions, ProductCalls};
-use rprof_roofline::products;
 
 /// Rows of the table in Markdown and HTML.
 pub const ROWS: usize = 40;

@@ -3,9 +3,9 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
+use rprof_model::diagnosis::{self, Candidate, Diagnosis, Place};
+use rprof_model::ranking::{self, Gain};
 use rprof_profile::{Function, Profile};
-use rprof_roofline::diagnosis::{self, Candidate, Diagnosis, Place};
-use rprof_roofline::ranking::{self, Gain};
 
 use super::number::{percent, seconds};
 use super::trust::{Level, Trust};

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use rprof_model as roofline;
 use rprof_profile::{OLDER_SCHEMAS, Profile, ProfileSample, SCHEMA};
-use rprof_roofline as roofline;
 
 use super::conforms::conforms;
 use super::error::ReportError;

@@ -1,4 +1,4 @@
-//! Reports from a profile: text, JSON, HTML, SVG, CSV, Markdown, folded stacks, flame graph, Firefox profiler.
+//! Reports from a profile: text, JSON, HTML, SVG, CSV, Markdown, folded stacks, flame graph, Firefox profiler, pprof.
 //!
 //! ```text
 //!  profile.json ─▶ json::read (schema, strict) ─▶ roofline::analyse ─┐
@@ -34,6 +34,7 @@ pub mod near;
 pub mod network;
 pub mod palette;
 pub mod plot;
+pub mod pprof;
 pub mod query;
 pub mod regions;
 pub mod schema;
@@ -53,8 +54,8 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
+use rprof_model::rough;
 use rprof_profile::Profile;
-use rprof_roofline::rough;
 
 pub use rprof_profile::number;
 
@@ -76,11 +77,12 @@ pub enum Format {
     Folded,
     Flamegraph,
     Firefox,
+    Pprof,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 11] = [
+    pub const ALL: [Format; 12] = [
         Format::Text,
         Format::Json,
         Format::Html,
@@ -92,7 +94,13 @@ impl Format {
         Format::Folded,
         Format::Flamegraph,
         Format::Firefox,
+        Format::Pprof,
     ];
+
+    /// Whether it is text, which a terminal can show.
+    pub fn is_text(self) -> bool {
+        self != Format::Pprof
+    }
 
     /// Whether it can show some functions alone. Formats for scripts and other tools are whole.
     pub fn has_part(self) -> bool {
@@ -113,14 +121,26 @@ impl Format {
             Format::Folded => "folded",
             Format::Flamegraph => "flamegraph",
             Format::Firefox => "firefox",
+            Format::Pprof => "pprof",
         }
     }
 }
 
-/// The profile in one format.
+/// The profile in one format, as the content of a file.
 ///
 /// # Errors
 /// [`ReportError::Render`].
+pub fn bytes(profile: &Profile, format: Format, view: &View) -> Result<Vec<u8>, ReportError> {
+    match format {
+        Format::Pprof => pprof::bytes(&rough::known(profile)),
+        _ => render(profile, format, view).map(String::into_bytes),
+    }
+}
+
+/// The profile in one format of text.
+///
+/// # Errors
+/// [`ReportError::Render`], for [`Format::Pprof`], too, which is no text.
 pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
     match format {
         Format::Json => drawn(profile, format, view),
@@ -156,6 +176,12 @@ fn drawn(profile: &Profile, format: Format, view: &View) -> Result<String, Repor
         Format::Folded => folded::text(profile),
         Format::Flamegraph => flamegraph::svg(profile, view.flames)?,
         Format::Firefox => firefox::text(profile),
+        Format::Pprof => {
+            return Err(ReportError::Render {
+                what: "pprof profile",
+                problem: "it is no text: ask for its bytes".into(),
+            });
+        }
     })
 }
 

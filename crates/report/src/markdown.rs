@@ -1,7 +1,7 @@
 //! Markdown: the table, advice and warnings, for issues and pull requests.
 
+use rprof_model::ranking;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::ranking;
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};

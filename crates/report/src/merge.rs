@@ -124,6 +124,11 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.system = both(whole.run.system.take(), part.run.system, System::plus);
     whole.run.passes.append(&mut part.run.passes);
     whole.run.threads.append(&mut part.run.threads);
+    for module in part.run.modules {
+        if !whole.run.modules.contains(&module) {
+            whole.run.modules.push(module);
+        }
+    }
     whole.run.ranks.append(&mut part.run.ranks);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
     whole.run.warnings.extend(new);

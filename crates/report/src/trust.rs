@@ -3,7 +3,7 @@
 use rprof_profile::run::LESS_WORK_CODE;
 use rprof_profile::{Function, Profile};
 
-use rprof_roofline::rough::ROUGH;
+use rprof_model::rough::ROUGH;
 
 use super::number::{percent, si};
 use super::summary;

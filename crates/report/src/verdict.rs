@@ -7,12 +7,12 @@
 //! then: what the diagnosis says can be saved, and by what
 //! ```
 
+use rprof_model::account;
+use rprof_model::diagnosis::{self, Diagnosis, Interval};
 use rprof_profile::confidence::Level;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::{Reason, Wait};
 use rprof_profile::{Function, Profile};
-use rprof_roofline::account;
-use rprof_roofline::diagnosis::{self, Diagnosis, Interval};
 
 use super::number::{percent, seconds};
 use super::{devices, mpi, name, summary, table, words};

@@ -71,7 +71,7 @@ pub fn removals(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rprof_roofline::deficiency::Deficiency;
+    use rprof_model::deficiency::Deficiency;
 
     #[test]
     fn every_class_and_removal_has_words() {

@@ -6,9 +6,9 @@ use crate::html::escape;
 use crate::number::{percent, seconds};
 use crate::regions::Rows;
 use crate::{View, name, palette, plot};
+use rprof_model::device::terms::LAUNCH;
 use rprof_profile::Profile;
 use rprof_profile::device::{Devices, Kernel};
-use rprof_roofline::device::terms::LAUNCH;
 
 /// The longest name in a tooltip: the profile has it whole.
 const TOOLTIP: usize = 500;

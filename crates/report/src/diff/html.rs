@@ -9,7 +9,7 @@ use crate::name::{printable, shorten};
 use crate::number::NOT_MEASURED;
 use crate::plot::arrows::{self, Moved};
 use crate::{flamegraph, palette};
-use rprof_roofline::rough;
+use rprof_model::rough;
 
 use super::change::{Change, Presence};
 use super::class::ClassOutcome;

@@ -75,8 +75,8 @@ mod tests {
     use super::super::difference::{Outcome, Unknown};
     use super::*;
     use crate::tests::sample;
+    use rprof_model::device::example;
     use rprof_profile::device::Devices;
-    use rprof_roofline::device::example;
 
     fn profile(kernels: Vec<Kernel>) -> Profile {
         let mut profile = sample::profile();

@@ -11,9 +11,9 @@
 //! ```
 
 use crate::number::NOT_MEASURED;
+use rprof_model::rough::{self, ROUGH};
 use rprof_profile::function::Source;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::rough::{self, ROUGH};
 
 use super::figure::Figure;
 

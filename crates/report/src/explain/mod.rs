@@ -12,8 +12,8 @@ mod places;
 
 use std::collections::BTreeMap;
 
+use rprof_model::ranking;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::ranking;
 
 use super::number::{self, NOT_MEASURED, percent, seconds};
 use super::regions::{self, Rows};

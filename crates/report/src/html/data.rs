@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::plot::axes::Axes;
 use crate::{View, name, palette, table};
+use rprof_model::ranking::Gain;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::ranking::Gain;
 
 use super::rounded::rounded;
 use super::{roofs, sources};

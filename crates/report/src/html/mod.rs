@@ -19,8 +19,8 @@ mod sources;
 
 use std::fmt::Write;
 
+use rprof_model::ranking::{self, Gain};
 use rprof_profile::{Function, Machine, Profile};
-use rprof_roofline::ranking::{self, Gain};
 
 use super::error::ReportError;
 use super::number::{NOT_MEASURED, seconds};

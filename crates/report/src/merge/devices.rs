@@ -179,7 +179,7 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
 mod tests {
     use super::*;
     use crate::tests::sample;
-    use rprof_roofline::device::example::{self, h200};
+    use rprof_model::device::example::{self, h200};
 
     fn profile(rank: Option<u32>) -> Profile {
         let mut profile = sample::profile();
@@ -207,7 +207,7 @@ mod tests {
     fn gpus_of_ranks_are_kept_apart() {
         let ranks = vec![profile(Some(0)), profile(Some(1)), profile(Some(2))];
         let mut merged = crate::merge::merge(ranks, false).unwrap();
-        rprof_roofline::analyse(&mut merged);
+        rprof_model::analyse(&mut merged);
         let devices = merged.devices.unwrap();
         assert_eq!(devices.devices.iter().map(|d| d.index).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(merged.machine.gpus.iter().map(|g| g.index).collect::<Vec<_>>(), [0, 1, 2]);

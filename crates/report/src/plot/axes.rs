@@ -9,9 +9,9 @@
 //! Instructions are issue slots: two that the processor fuses are one, as in the ceiling `issue`, so that no bound is above it.
 
 use crate::Precision;
+use rprof_model::metrics;
 use rprof_profile::function::{Flops, Oi};
 use rprof_profile::{Function, Profile};
-use rprof_roofline::metrics;
 
 /// With less than this share of the analysed time in functions that compute, the program is drawn in instructions.
 const NEARLY_NONE: f64 = 0.1;

@@ -95,7 +95,7 @@ fn ceilings(gpu: &Gpu) -> Vec<Ceiling> {
     let scalar = scalar.into_iter().filter_map(|(words, id)| Some((words.to_owned(), id.to_owned(), gpu.value(id)?)));
     let operands = ["fp64", "tf32", "bf16", "f16", "fp8"];
     let tensor = operands.into_iter().filter_map(|operand| {
-        let (id, roof) = rprof_roofline::device::terms::tensor_roof(operand, gpu)?;
+        let (id, roof) = rprof_model::device::terms::tensor_roof(operand, gpu)?;
         Some((format!("tensor {operand}"), id.to_string(), roof))
     });
     let mut all: Vec<(String, String, f64)> = scalar.chain(tensor).collect();

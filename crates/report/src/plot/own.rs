@@ -197,7 +197,7 @@ mod tests {
             f.flops = None;
             f.fp_instructions = f.fp_instructions.map(|_| 0);
         }
-        rprof_roofline::analyse(&mut profile);
+        rprof_model::analyse(&mut profile);
         let issue = lines::most_threads(&profile.machine, "issue").unwrap();
         let drawn: Vec<Own<'_>> = profile.functions.iter().filter_map(|f| Own::of(&profile.machine, f)).collect();
         assert!(drawn.len() >= 8 && drawn.iter().all(|own| own.axes == Axes::Instructions));

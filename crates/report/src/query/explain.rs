@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{View, explain, name, regions, wrap};
+use rprof_model::ranking::Gain;
 use rprof_profile::function::LineFacts;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::ranking::Gain;
 
 use super::{NoSuchName, find, list, top};
 

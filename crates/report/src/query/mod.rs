@@ -11,8 +11,8 @@ pub mod verdict;
 
 use serde_json::{Value, json};
 
+use rprof_model::rough;
 use rprof_profile::{Function, Profile};
-use rprof_roofline::rough;
 
 use super::near::NoSuchName;
 use super::{View, trust::Trust};

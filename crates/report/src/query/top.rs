@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::number::{percent, seconds};
 use crate::regions::{self, Rows};
 use crate::{View, name, table, verdict};
+use rprof_model::ranking::{self, Gain};
 use rprof_profile::{Function, Profile};
-use rprof_roofline::ranking::{self, Gain};
 
 /// The order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

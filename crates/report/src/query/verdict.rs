@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use rprof_model::diagnosis::{self, Candidate, Diagnosis, Interval, Place};
 use rprof_profile::Profile;
-use rprof_roofline::diagnosis::{self, Candidate, Diagnosis, Interval, Place};
 
 use crate::{View, words, wrap};
 

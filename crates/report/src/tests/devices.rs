@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::{formats, sample};
 use crate::{Extent, Format, View, json as reader, render, schema};
+use rprof_model as roofline;
+use rprof_model::device::example;
 use rprof_profile::Profile;
-use rprof_roofline as roofline;
-use rprof_roofline::device::example;
 
 /// The recorded profile with kernels of known work on an H200, analysed.
 fn profile() -> Profile {

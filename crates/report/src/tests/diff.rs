@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{formats, sample};
 use crate::diff::{self, Condition, Diff, Figure, Judgement, Presence};
+use rprof_model as roofline;
+use rprof_model::device::example;
 use rprof_profile::device::Devices;
 use rprof_profile::function::Source;
 use rprof_profile::mpi::{CallSite, Mpi};
 use rprof_profile::{Function, Profile};
-use rprof_roofline as roofline;
-use rprof_roofline::device::example;
 
 /// The recorded profile, counted whole, with sources of all its bytes.
 fn before() -> Profile {
