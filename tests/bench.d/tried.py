@@ -50,8 +50,8 @@ def why(trials, trial):
 def null():
     print("\nTwo copies of one moment, no change: ratio of their times (95 % interval)")
     rows = [("compute", 1, 4000), ("flat", 1, 4000), ("divide", 1, 8000), ("multiply", 1, 15000), ("convert", 1, 12000)]
-    rows += [("reader", mb, int(600000 / mb)) for mb in (1, 10, 100)] + [("rewriter", mb, int(400000 / mb)) for mb in (1, 10, 100)]
-    rows += [("random", mb, 4000) for mb in (1, 10, 100, 1000)]
+    rows += [("reader", mb, int(100000 / mb)) for mb in (1, 10, 100)] + [("rewriter", mb, int(60000 / mb)) for mb in (1, 10, 100)]
+    rows += [("random", mb, 3000) for mb in (1, 10, 100, 1000)]
     good = tried_ones = 0
     for kind, mb, rounds in rows:
         name = f"{kind} {mb} MB"
