@@ -50,8 +50,8 @@ def why(trials, trial):
 def null():
     print("\nTwo copies of one moment, no change: ratio of their times (95 % interval)")
     rows = [("compute", 1, 4000), ("flat", 1, 4000), ("divide", 1, 8000), ("multiply", 1, 15000), ("convert", 1, 12000)]
-    rows += [("reader", mb, int(600000 / mb)) for mb in (1, 10, 100)] + [("rewriter", mb, int(400000 / mb)) for mb in (1, 10, 100)]
-    rows += [("random", mb, 4000) for mb in (1, 10, 100, 1000)]
+    rows += [("reader", mb, int(100000 / mb)) for mb in (1, 10, 100)] + [("rewriter", mb, int(60000 / mb)) for mb in (1, 10, 100)]
+    rows += [("random", mb, 3000) for mb in (1, 10, 100, 1000)]
     good = tried_ones = 0
     for kind, mb, rounds in rows:
         name = f"{kind} {mb} MB"
@@ -76,11 +76,12 @@ def changes():
     pairs = []
     case = lambda name: os.path.join(cases, name)
     if os.path.isdir(cases):
-        for name, change in (("denorm", "flush-denormals"), ("hugepages", "huge-pages"), ("falseshare", "other-threads-stopped")):
-            flags = ["-pthread"] if name == "falseshare" else []
-            before = build(os.path.join(folder, name + ".before"), case(name) + "/before.c", *flags)
-            after = build(os.path.join(folder, name + ".after"), case(name) + "/after.c", *flags)
+        for name, change in (("denorm", "flush-denormals"), ("hugepages", "huge-pages")):
+            before = build(os.path.join(folder, name + ".before"), case(name) + "/before.c")
+            after = build(os.path.join(folder, name + ".after"), case(name) + "/after.c")
             pairs.append((name, [before], [after], change))
+    shared, own = (build(os.path.join(folder, f"threads{n}"), "fixtures/trials/threads.c", "-pthread", f"-DPAD={n}") for n in (1, 16))
+    pairs.append(("shared line", [shared, "6000"], [own, "6000"], "other-threads-stopped"))
     pairs.append(("divide", [loops, "divide", "1", "8000"], [loops, "multiply", "1", "8000"], "no-divisions"))
     pairs.append(("compute, FTZ", [loops, "compute", "1", "3000"], [loops, "compute", "1", "3000"], "flush-denormals"))
     pairs.append(("compute, zeroing", [loops, "convert", "1", "12000"], None, "zeroed-destinations"))
@@ -115,11 +116,9 @@ def living(path):
 
 def harm():
     print("\nPrograms with copies: the same output and status, no process left")
-    rows = {"compute": [loops, "compute", "1", "3000"], "reader 100 MB": [loops, "reader", "100", "5000"],
-            "rewriter 10 MB": [loops, "rewriter", "10", "20000"], "random 10 MB": [loops, "random", "10", "4000"]}
-    if os.path.isdir(cases):
-        rows["falseshare"] = [build(os.path.join(folder, "harm.fs"), cases + "/falseshare/before.c", "-pthread")]
-        rows["randlock"] = [build(os.path.join(folder, "harm.rl"), cases + "/randlock/before.c", "-fopenmp")]
+    rows = {"compute": [loops, "compute", "1", "2000"], "reader 100 MB": [loops, "reader", "100", "500"],
+            "rewriter 10 MB": [loops, "rewriter", "10", "4000"], "random 10 MB": [loops, "random", "10", "1500"]}
+    rows["two threads"] = [build(os.path.join(folder, "harm.threads"), "fixtures/trials/threads.c", "-pthread"), "6000"]
     script = "import hashlib\nx=b'a'\nfor i in range(3000000): x=hashlib.md5(x).digest()\nprint(x.hex())"
     rows["python"] = ["python3", "-c", script]
     for name, command in rows.items():

@@ -54,7 +54,7 @@ pub fn answer(pid: Pid, memory: &Memory, registers: &Registers, own: &dyn Fn(i32
         libc::SYS_fcntl if matches!(registers.rsi as i32, libc::F_GETFD | libc::F_SETFD | libc::F_GETFL) => {
             Answer::Make
         }
-        libc::SYS_ioctl if registers.rsi == libc::TCGETS as u64 => Answer::Make,
+        libc::SYS_ioctl if registers.rsi == libc::TCGETS => Answer::Make,
         libc::SYS_openat => opening(pid, memory, (registers.rdi as i32, registers.rsi), registers.rdx as i32),
         libc::SYS_open => opening(pid, memory, (libc::AT_FDCWD, registers.rdi), registers.rsi as i32),
         libc::SYS_mprotect if changes_shared_memory(pid, registers) => Answer::End,
