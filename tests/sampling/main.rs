@@ -16,5 +16,6 @@ mod counters_path;
 mod counters_refused;
 mod perf;
 mod ptrace;
+mod recordings;
 mod trials;
 mod visits;
