@@ -37,7 +37,7 @@ fn divisions_are_tried_and_the_program_is_unharmed() {
     let most = |trial: &Value| trial["ratio"]["most"].as_f64().unwrap_or_else(|| panic!("{trials:#}"));
     assert!(most(of("no-divisions")) < 0.95, "{trials:#}");
     assert!(trials["copies"].as_u64().unwrap() > 10);
-    let text = stdout(&output);
+    let text = stderr(&output);
     assert!(text.contains("tried: multiplications instead of divisions in divide"), "{text}");
     let verdict = sandbox.run(["query", "out", "verdict", "--json"]);
     let verdict: Value = serde_json::from_slice(&verdict.stdout).unwrap();
@@ -58,7 +58,7 @@ fn a_program_that_is_not_copied_is_told_why() {
     let trials = &profile["trials"];
     assert_eq!(trials["made"].as_array().map(Vec::len), Some(0));
     assert!(!trials["reasons"].as_array().unwrap().is_empty(), "{trials}");
-    assert!(stdout(&output).contains("not tried: "), "{}", stdout(&output));
+    assert!(stderr(&output).contains("not tried: "), "{}", stderr(&output));
     let refused = sandbox.run(["--try", "--passes", "counted", "--", "true"]);
     assert_eq!(stderr(&refused).lines().count(), 1, "{}", stderr(&refused));
     assert!(stderr(&refused).contains("--try"), "{}", stderr(&refused));
