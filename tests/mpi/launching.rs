@@ -87,7 +87,7 @@ fn ranks_are_launched_once_unless_the_user_asks_for_two_passes() {
     let Some((library, program)) = any_with("late") else { return };
     for (options, launches) in [("", 1), ("--passes both ", 2)] {
         let sandbox = Sandbox::new();
-        sandbox.file("rank", &format!("#!/bin/sh\necho x >>log\nexec {} sender 2 20\n", program.display()), 0o755);
+        sandbox.file("rank", format!("#!/bin/sh\necho x >>log\nexec {} sender 2 20\n", program.display()), 0o755);
         let output =
             launched(&sandbox, library, 2, &format!("$rprof {options}--memory off -- \"${{launch[@]}}\" ./rank"));
         assert_eq!(status(&output), 0, "{library}: {}", stderr(&output));

@@ -102,10 +102,10 @@ fn lists(value: &Value, path: &mut Path, largest: &mut Option<(usize, Path)>) {
 /// The longest text beyond [`LONG_TEXT`].
 fn texts(value: &Value, path: &mut Path, longest: &mut Option<(usize, Path)>) {
     match value {
-        Value::String(text) if text.len() > LONG_TEXT => {
-            if longest.as_ref().is_none_or(|(most, _)| text.len() > *most) {
-                *longest = Some((text.len(), path.clone()));
-            }
+        Value::String(text)
+            if text.len() > LONG_TEXT && longest.as_ref().is_none_or(|(most, _)| text.len() > *most) =>
+        {
+            *longest = Some((text.len(), path.clone()));
         }
         Value::Object(fields) => {
             for (name, field) in fields {

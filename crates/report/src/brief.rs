@@ -122,9 +122,10 @@ fn functions(profile: &Profile, found: Option<&Diagnosis>, view: &View, width: u
         out += &wrap::hanging(&format!(" {why}"), width, 1);
     }
     let unnamed = Some(profile).filter(|p| summary::nameless_share(p) >= summary::MOSTLY).and_then(names_missing);
-    let advised = found.map(advice).unwrap_or_default().into_iter().take(ADVISED);
+    let mut advised = found.map(advice).unwrap_or_default().into_iter().take(ADVISED);
+    let first = advised.next();
     let mut told = String::new();
-    for line in counts_missing(profile).into_iter().chain(advised).chain(unnamed) {
+    for line in counts_missing(profile).into_iter().chain(first).chain(unnamed).chain(advised) {
         let line = wrap::cut(&line, width, 2, ADVICE_LINES, CUT_ADVICE);
         if out.lines().count() + 1 + told.lines().count() + line.lines().count() <= room {
             told += &line;

@@ -150,8 +150,8 @@ impl<'p> Functions<'p> {
     fn at(&self, place: Place) -> Option<usize> {
         let Place::Stack(leaf) = place else { return None };
         let frames = stacks::frames(self.profile, leaf);
-        let frames = frames.iter().rev().filter_map(|frame| self.profile.frames.get(*frame as usize));
-        let host = frames.skip_while(|frame| frame.inlined).next()?;
+        let mut frames = frames.iter().rev().filter_map(|frame| self.profile.frames.get(*frame as usize));
+        let host = frames.find(|frame| !frame.inlined)?;
         self.by_name.get(&(&*host.name, &*host.module)).copied()
     }
 }
