@@ -23,7 +23,7 @@ fn github() -> Vec<String> {
     let page = page();
     let workflow = block(&page, "## GitHub Actions", "yaml");
     let runs: Vec<&str> = workflow.lines().filter_map(|line| line.trim().strip_prefix("run: ")).collect();
-    assert!(runs[0].starts_with("cargo install"), "{runs:?}");
+    assert!(runs[0].starts_with("pip install"), "{runs:?}");
     runs[1..].iter().map(|line| (*line).to_owned()).collect()
 }
 
