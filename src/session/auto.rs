@@ -139,20 +139,21 @@ pub fn run(
         }
         Err(error) => Err(format!("a descriptor that it inherits could not be replaced: {error}")),
     };
-    match counted {
-        Ok(counted) if is_beginning_only(&counted, evidence) => {
-            let reason = counted.ended_before.as_ref().map(ToString::to_string).unwrap_or_default();
-            notices.say(&format!("ended the second run before {reason}: it would come twice"));
+    let ended = counted.as_ref().ok().and_then(|counted| counted.ended_before.as_ref()).map(ToString::to_string);
+    if let Some(reason) = &ended {
+        notices.say(&format!("ended the second run before {reason}: it would come twice"));
+    }
+    match (counted, ended) {
+        (Ok(counted), Some(reason)) if is_beginning_only(&counted, evidence) => {
             evidence
                 .warnings
                 .push(ended_early(&reason, "that was so early that its counts say nothing of the program"));
-            evidence.no_counts.get_or_insert(format!("the second run was ended before {reason}"));
-        }
-        Ok(counted) => {
-            evidence.no_counts = None;
-            if let Some(reason) = &counted.ended_before {
-                notices.say(&format!("ended the second run before {reason}: it would come twice"));
+            if !has_windows {
+                evidence.no_counts = Some(format!("the second run was ended before {reason}"));
             }
+        }
+        (Ok(counted), _) => {
+            evidence.no_counts = None;
             let spinner = notices.spinner("replaying bursts of its instructions");
             let (is_whole, may_repeat) = (counted.ended_before.is_none(), by_time::is_without_effect(&counted));
             take_second(counted, setting, machine, evidence);
@@ -165,7 +166,7 @@ pub fn run(
                 None => {}
             }
         }
-        Err(reason) => {
+        (Err(reason), _) => {
             evidence.warnings.push(Warning::new(
                 "no-counted-pass",
                 format!("the program was run again, but not counted: {reason}"),
@@ -290,10 +291,10 @@ fn ended_early(reason: &str, effect: &str) -> Warning {
     )
 }
 
-/// Whether a second run was ended before it had used a good part of the first one's CPU time.
+/// Whether a second run that was ended had not used a good part of the first one's CPU time.
 fn is_beginning_only(counted: &Counted, evidence: &Evidence) -> bool {
     let first_s = evidence.timed.as_ref().map_or(0.0, |timed| timed.cpu_s);
-    counted.ended_before.is_some() && counted.evidence.cpu_s < LEAST_PART * first_s
+    counted.evidence.cpu_s < LEAST_PART * first_s
 }
 
 #[cfg(test)]

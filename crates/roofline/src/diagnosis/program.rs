@@ -223,8 +223,7 @@ impl<'p> Program<'p> {
     /// Whether the interpreter's loop takes a good part of the interpreter's time. A loop without a name lies in the program itself.
     fn interprets(&self) -> bool {
         let is_loop = |f: &Function| {
-            let is_nameless = f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
-            is_nameless || Family::of(&f.name, &f.module) == Some(Family::Interpreter)
+            is_nameless(&f.name, &f.module) || Family::of(&f.name, &f.module) == Some(Family::Interpreter)
         };
         let of_interpreter = || self.profile.functions.iter().filter(|f| self.is_of_interpreter(&f.module));
         let all: f64 = of_interpreter().filter_map(|f| f.cpu_s).sum();
@@ -248,11 +247,19 @@ impl<'p> Program<'p> {
                 if host.is_none() && !frame.inlined {
                     host = Some(stack.frame);
                 }
-                if named.is_none() && !frame.inlined && !is_of_system(&frame.module) && !is_nameless(frame) {
+                if named.is_none()
+                    && !frame.inlined
+                    && !is_of_system(&frame.module)
+                    && !is_nameless(&frame.name, &frame.module)
+                {
                     named = Some(stack.frame);
                 }
                 if let Some(host) = host.filter(|_| is_own(frame)) {
-                    let home = if is_nameless(frame) { named.unwrap_or(stack.frame) } else { stack.frame };
+                    let home = if is_nameless(&frame.name, &frame.module) {
+                        named.unwrap_or(stack.frame)
+                    } else {
+                        stack.frame
+                    };
                     *sums.entry((host, home)).or_default() += sample.weight_s;
                     break;
                 }
@@ -300,8 +307,8 @@ fn is_of_system(module: &str) -> bool {
 }
 
 /// Whether its module has no symbol there, so that it is called after its offset.
-fn is_nameless(frame: &Frame) -> bool {
-    frame.name.strip_prefix(&frame.module).is_some_and(|rest| rest.starts_with("+0x"))
+fn is_nameless(name: &str, module: &str) -> bool {
+    name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"))
 }
 
 /// Code before `main`, and stubs of the linker.
