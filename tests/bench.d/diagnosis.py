@@ -1,39 +1,61 @@
-"""diagnosis.py RPROF FOLDER RUNS ONLY: prints a row for each program of fixtures/diagnosis."""
+"""diagnosis.py RPROF FOLDER RUNS ONLY SOURCES: prints a row for each program of the folder SOURCES."""
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 
-RPROF, FOLDER, RUNS, ONLY = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-SOURCES = "fixtures/diagnosis"
+RPROF, FOLDER, RUNS, ONLY, SOURCES = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5]
 # Points of the elapsed time by which a real gain may lie outside of the interval, and the widest interval.
 MARGIN, WIDEST = 0.15, 0.30
 
 
+def source_of(case):
+    """The path of the program's source; C if its name says nothing else."""
+    return f"{SOURCES}/{case['case']}" + ("" if "." in case["case"] else ".c")
+
+
 def build(case, after):
-    program = f"{FOLDER}/{case['case']}{'.after' if after else ''}"
-    flags = case["flags"].split() + (["-DAFTER"] if after else [])
-    subprocess.run(["gcc", "-O2", "-g", *flags, f"{SOURCES}/{case['case']}.c", "-o", program, "-lm"], check=True)
-    return program
+    """The command that runs the program."""
+    source = source_of(case)
+    program = f"{FOLDER}/{case['case']}.{'after' if after else 'before'}"
+    flags = case["flags"].split()
+    defined = ["-DAFTER"] if after else []
+    compilers = {
+        "c": ["gcc", "-O2", "-g", *flags, *defined, source, "-o", program, "-lm"],
+        "cc": ["g++", "-std=c++17", "-O2", "-g", *flags, *defined, source, "-o", program],
+        "f90": ["gfortran", "-cpp", "-O2", "-g", "-J", FOLDER, *flags, *defined, source, "-o", program],
+        "rs": ["rustc", "-O", "-g", *flags, *(["--cfg", "after"] if after else []), source, "-o", program],
+    }
+    language = source.rsplit(".", 1)[1]
+    if language == "py":
+        return ["/usr/bin/python3", os.path.realpath(source), *(["AFTER"] if after else [])]
+    subprocess.run(compilers[language], check=True, stderr=subprocess.DEVNULL)
+    return [program]
 
 
 def seconds(program):
     """The least elapsed time of three runs."""
     def once():
         start = time.perf_counter()
-        subprocess.run([program], cwd=FOLDER, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(program, cwd=FOLDER, stdout=subprocess.DEVNULL, check=True)
         return time.perf_counter() - start
     return min(once() for _ in range(3))
 
 
 def verdict(program, name, run):
     out = f"{FOLDER}/{name}.{run}"
-    command = [RPROF, "--quiet", "-o", out, "--", program]
+    command = [RPROF, "--quiet", "-o", out, "--", *program]
     subprocess.run(command, cwd=FOLDER, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     answer = subprocess.run([RPROF, "query", out, "verdict", "--json"], capture_output=True, check=True)
     return json.loads(answer.stdout)
+
+
+def own_name(function):
+    """The name as the source writes it: without scopes and parameters."""
+    return re.split(r"[(<]", function)[0].split("::")[-1]
 
 
 def judge(case, found, gain):
@@ -41,9 +63,9 @@ def judge(case, found, gain):
     advice = found["advice"] or ""
     says = lambda words: bool(re.search(words, advice, re.IGNORECASE))
     is_advice = says(case["advice"]) and not (case["never"] and says(case["never"])) and len(advice) <= 200
-    source = open(f"{SOURCES}/{case['case']}.c").read()
     function = (found["where"] or {}).get("function") or "?"
-    is_place = bool(re.search(rf"\b{re.escape(function)}\(", source))
+    own = own_name(function)
+    is_place = function == "<module>" or bool(own) and bool(re.search(rf"\b{re.escape(own)}\b *\(", open(source_of(case)).read()))
     saves = found["saves_s"]
     is_saving = False
     if saves:
