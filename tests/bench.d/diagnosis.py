@@ -55,7 +55,7 @@ def verdict(program, name, run):
 
 def own_name(function):
     """The name as the source writes it: without scopes and parameters."""
-    return re.split(r"[(<]", function)[0].split("::")[-1]
+    return re.split(r"[(<\[]", function)[0].split("::")[-1]
 
 
 def judge(case, found, gain):
@@ -65,7 +65,9 @@ def judge(case, found, gain):
     is_advice = says(case["advice"]) and not (case["never"] and says(case["never"])) and len(advice) <= 200
     function = (found["where"] or {}).get("function") or "?"
     own = own_name(function)
-    is_place = function == "<module>" or bool(own) and bool(re.search(rf"\b{re.escape(own)}\b *\(", open(source_of(case)).read()))
+    # A script's main program has no name of its own, nor has a main program of Fortran after compilation.
+    is_main = own in ("main", "<module>", "MAIN__")
+    is_place = is_main or bool(own) and bool(re.search(rf"\b{re.escape(own)}\b *\(", open(source_of(case)).read()))
     saves = found["saves_s"]
     is_saving = False
     if saves:

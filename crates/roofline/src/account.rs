@@ -15,6 +15,9 @@ const NEAR: f64 = 0.25;
 /// From this share of a level's misses on conflicts make them.
 const MOST: f64 = 0.5;
 
+/// The least share of lines that follow the one before where prefetchers bring them.
+const IN_ORDER: f64 = 0.9;
+
 /// The evidence for a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
@@ -81,10 +84,17 @@ fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
         // Lines that L2 serves are L1 misses.
         Cause::L2 => cached(conflicts(|t| (t.l1_conflict, t.l1_misses))),
         Cause::L3 => cached(conflicts(|t| (t.l2_conflict, t.l2_misses))),
+        // What the latency of lines that follow one another costs is the bandwidth that one core gets.
+        Cause::DramLatency if traffic.is_some_and(follow_one_another) => "dram-bandwidth",
         Cause::DramLatency => "dram-latency",
         Cause::DramBandwidth => "dram-bandwidth",
         Cause::Tlb => "tlb",
     })
+}
+
+/// Whether nearly all lines follow the one before, so that prefetchers bring them.
+fn follow_one_another(traffic: &Traffic) -> bool {
+    traffic.unit_lines > IN_ORDER * traffic.lines_of_known_order().max(1.0)
 }
 
 /// The class of a function for which the kernel worked longer than it did itself, or which was off the CPU for longer than both; `None`

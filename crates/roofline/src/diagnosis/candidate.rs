@@ -10,6 +10,8 @@ const WITHOUT_SAVING: f64 = 0.25;
 
 /// The same of time that nothing explains.
 const UNKNOWN: f64 = 0.1;
+/// The widest interval, as a share of the elapsed time; where the truth may lie further below, confidence falls.
+const WIDEST: f64 = 0.29;
 
 /// Seconds, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,6 +24,11 @@ impl Interval {
     /// From `least` to `most`, which are put in order.
     pub fn new(least: f64, most: f64) -> Interval {
         Interval { least: least.min(most).max(0.0), most: most.max(least) }
+    }
+
+    /// From `least` to `most`, no wider than is useful in a run of `wall_s` seconds: the most holds.
+    pub fn narrow(least: f64, most: f64, wall_s: f64) -> Interval {
+        Interval::new(least.max(most - WIDEST * wall_s), most)
     }
 
     /// Its middle.

@@ -9,10 +9,11 @@ use rprof_profile::vocabulary::Class;
 
 use super::advice;
 use super::candidate::{Candidate, Interval};
+use super::family::Family;
+use super::libraries;
 use super::place::Place;
 use super::program::Program;
 use super::unexplained::explained;
-use super::user::WIDEST;
 
 /// Of the time in the kernel, the part that is spared at least where calls can be merged or dropped.
 const SPARED: f64 = 0.75;
@@ -25,6 +26,12 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
     all.extend(page_faults(program));
     all
 }
+
+/// From this share of the page faults in copies on, the copies are what new memory is for.
+const COPIES: f64 = 0.5;
+const FAULTS: &str =
+    "Keep and reuse its memory instead of new memory each time, or put it on huge pages: first touches are page faults";
+const FAULTS_OF_COPIES: &str = "Copy less: append in place, reserve memory and keep it, pass references or move; each copy goes to new memory, which faults";
 
 /// What calls do, as far as that decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,12 +92,19 @@ impl Kind {
 
 /// CPU seconds in the kernel of the calls that read, write and manage files.
 pub fn file_calls_s(program: &Program<'_>) -> f64 {
+    seconds_of(program, &[Kind::Write, Kind::Read, Kind::Close, Kind::Open])
+}
+
+/// CPU seconds in the kernel of the calls that start processes and end them.
+pub fn starting_s(program: &Program<'_>) -> f64 {
+    seconds_of(program, &[Kind::Process])
+}
+
+/// CPU seconds in the kernel of the calls of `kinds`.
+fn seconds_of(program: &Program<'_>, kinds: &[Kind]) -> f64 {
     let calls = program.profile.run.system.as_ref().map_or(&[][..], |system| &system.calls);
-    let is_of_file = |call: &&SystemCall| {
-        let kind = call.name.as_deref().and_then(Kind::of);
-        matches!(kind, Some(Kind::Write | Kind::Read | Kind::Close | Kind::Open))
-    };
-    calls.iter().filter(is_of_file).filter_map(|call| call.kernel_s).sum()
+    let is_one = |call: &&SystemCall| call.name.as_deref().and_then(Kind::of).is_some_and(|kind| kinds.contains(&kind));
+    calls.iter().filter(is_one).filter_map(|call| call.kernel_s).sum()
 }
 
 /// The calls of one kind.
@@ -144,12 +158,18 @@ fn candidate(program: &Program<'_>, kind: Kind, sum: Sum) -> Candidate {
     let held_s = program.elapsed(sum.kernel_s + sum.wrappers_s);
     let times = if sum.count > 0 { format!(", {} calls", sum.count) } else { String::new() };
     let because = format!("{:.2} s in the kernel are {call}{times}", sum.kernel_s);
+    // Calls for small parts of a text come with what makes the parts.
+    let streams_s = match (kind, &place) {
+        (Kind::Write | Kind::Read, Some(place)) => libraries::seconds_below(program, Family::Streams, place),
+        _ => 0.0,
+    };
+    let most_s = held_s + program.elapsed(streams_s);
     Candidate {
         class: Class::SystemCalls,
         advice: Some(advice::sentence(&kind.advice(call), place.as_ref())),
         place,
         held_s,
-        saves_s: Some(Interval::new(SPARED * held_s, held_s)),
+        saves_s: Some(Interval::narrow(SPARED * held_s, most_s, program.wall_s)),
         confidence: Level::High,
         because: vec![because],
     }
@@ -185,9 +205,14 @@ fn page_faults(program: &Program<'_>) -> Option<Candidate> {
     let most = program.profile.functions.iter().max_by(|a, b| of(a).total_cmp(&of(b)))?;
     let place = program.home(most);
     // Memory that is kept is not mapped again either.
-    let held_s = program.elapsed(all + mapping_s(program));
-    let most_s = held_s + program.elapsed(beside_faults_s(program));
-    let words = "Keep and reuse its memory instead of new memory each time, or put it on huge pages: first touches are page faults";
+    let held_s = program.elapsed(all + seconds_of(program, &[Kind::Memory]));
+    let in_copies: f64 = program.profile.functions.iter().filter(|f| copies(f)).map(of).sum();
+    let (words, most_s) = if in_copies >= COPIES * all {
+        let copied_s = libraries::seconds_below(program, Family::Copying, &place);
+        (FAULTS_OF_COPIES, held_s + program.elapsed(copied_s))
+    } else {
+        (FAULTS, held_s + program.elapsed(beside_faults_s(program)))
+    };
     let number = program.profile.run.system.as_ref().and_then(|system| system.faults).map(|faults| faults.minor);
     let number = number.map_or(String::new(), |n| format!(", {n} faults"));
     Some(Candidate {
@@ -195,17 +220,17 @@ fn page_faults(program: &Program<'_>) -> Option<Candidate> {
         advice: Some(advice::sentence(words, Some(&place))),
         place: Some(place),
         held_s,
-        saves_s: Some(Interval::new((SPARED * held_s).max(most_s - WIDEST * program.wall_s), most_s)),
+        saves_s: Some(Interval::narrow(SPARED * held_s, most_s, program.wall_s)),
         confidence: Level::High,
         because: vec![format!("{all:.2} s in the kernel are page faults{number}")],
     })
 }
 
-/// CPU seconds in the calls that map memory and unmap it.
-fn mapping_s(program: &Program<'_>) -> f64 {
-    let calls = program.profile.run.system.as_ref().map_or(&[][..], |system| &system.calls);
-    let maps = |call: &&SystemCall| call.name.as_deref().and_then(Kind::of) == Some(Kind::Memory);
-    calls.iter().filter(maps).filter_map(|call| call.kernel_s).sum()
+/// Whether `f` copies memory that was written before.
+fn copies(f: &Function) -> bool {
+    const NAMES: [&str; 3] = ["memcpy", "memmove", "mempcpy"];
+    let plain = f.name.trim_start_matches('_');
+    NAMES.iter().any(|name| plain.starts_with(name)) && Family::of(&f.name, &f.module) == Some(Family::Copying)
 }
 
 /// CPU seconds in user mode, beyond what the model explains, of functions that fault often: they find caches and translations

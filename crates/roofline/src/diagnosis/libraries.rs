@@ -57,8 +57,9 @@ impl Sum {
 
 /// All candidates: one for each family with a twentieth of the CPU time.
 pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
-    let large = sums(program).into_iter().filter(|(_, sum)| sum.cpu_s >= HOT * program.cpu_s);
-    large.map(|(family, sum)| candidate(program, family, &sum)).collect()
+    let sums = sums(program);
+    let large = sums.iter().filter(|(_, sum)| sum.cpu_s >= HOT * program.cpu_s);
+    large.map(|(family, sum)| candidate(program, *family, sum, around_s(program, *family, &sums))).collect()
 }
 
 fn sums(program: &Program<'_>) -> BTreeMap<Family, Sum> {
@@ -91,7 +92,24 @@ fn sums(program: &Program<'_>) -> BTreeMap<Family, Sum> {
     sums
 }
 
-fn candidate(program: &Program<'_>, family: Family, sum: &Sum) -> Candidate {
+/// CPU seconds in user mode of the functions of `family` below the user's function at `place`.
+pub fn seconds_below(program: &Program<'_>, family: Family, place: &Place) -> f64 {
+    let below = |f: &Function| -> f64 {
+        let homes = program.homes(f).into_iter();
+        let share: f64 = homes.filter(|(home, _)| home.function == place.function).map(|(_, share)| share).sum();
+        share * f.cpu_s.unwrap_or(0.0)
+    };
+    let is_one = |f: &&Function| !program.is_own(f) && program.family(f) == Some(family);
+    program.profile.functions.iter().filter(is_one).map(below).sum()
+}
+
+/// CPU seconds around the calls of the family that go with them: an interpreter compares the elements of a list in a loop of its own.
+fn around_s(program: &Program<'_>, family: Family, sums: &BTreeMap<Family, Sum>) -> f64 {
+    let loops = sums.get(&Family::Interpreter).filter(|_| family == Family::Comparing && program.script().is_some());
+    loops.map_or(0.0, |sum| sum.cpu_s)
+}
+
+fn candidate(program: &Program<'_>, family: Family, sum: &Sum, around_s: f64) -> Candidate {
     let place = sum.homes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place.clone());
     let held_s = program.elapsed(sum.cpu_s);
     Candidate {
@@ -99,7 +117,7 @@ fn candidate(program: &Program<'_>, family: Family, sum: &Sum) -> Candidate {
         advice: Some(advice::sentence(family.advice(), place.as_ref())),
         place,
         held_s,
-        saves_s: Some(Interval::new(SPARED * held_s, held_s)),
+        saves_s: Some(Interval::narrow(SPARED * held_s, program.elapsed(sum.cpu_s + around_s), program.wall_s)),
         confidence: sum.level.max(Level::Medium),
         because: vec![figure("of the time is", held_s / program.wall_s, family.words())],
     }

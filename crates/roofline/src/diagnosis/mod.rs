@@ -1,7 +1,8 @@
 //! The program's diagnosis: the cause that costs most, where it is, the change that helps, and how much time that change saves.
 //!
 //! ```text
-//!  functions on a CPU ─▶ user ───┐
+//!  functions on a CPU ─▶ user ───┐       calls through pointers: their callers'
+//!  parallel regions ─▶ regions ──┤
 //!  libraries below them ▶ libraries
 //!  lines of other threads ▶ sharing
 //!  time in the kernel ─▶ kernel ─┼─▶ candidates ─▶ that which saves most ─▶ Diagnosis
@@ -15,10 +16,14 @@
 mod advice;
 mod candidate;
 mod family;
+mod indirect;
 mod kernel;
 mod libraries;
+mod ownership;
 mod place;
+mod processes;
 mod program;
+mod regions;
 mod sharing;
 mod tried;
 mod unexplained;
@@ -74,11 +79,15 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
     let program = Program::of(profile)?;
     let mut all = user::candidates(&program);
     all.retain(|candidate| candidate.class != Class::Threads || candidate.saves_s.is_some());
+    indirect::give_to_callers(&program, &mut all);
     all.extend(libraries::candidates(&program));
     let sharing = sharing::candidates(&program);
     sharing::drop_what_it_explains(&program, &sharing, &mut all);
     all.extend(sharing);
     all.extend(kernel::candidates(&program));
+    let regions = regions::candidate(&program);
+    regions::drop_what_it_explains(regions.as_ref(), &mut all);
+    all.extend(regions);
     let waiting = waiting::candidate(&program);
     waiting::drop_what_only_waits(&program, waiting.as_ref(), &mut all);
     all.extend(waiting);

@@ -5,26 +5,11 @@ use std::collections::HashMap;
 use rprof_profile::function::Function;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::Reason;
-use rprof_profile::{Frame, Profile};
+use rprof_profile::{Frame, Profile, ProfileSample};
 
 use super::family::Family;
+use super::ownership::{is_nameless, is_of_standard_library, is_of_system, is_start};
 use super::place::Place;
-
-/// Libraries of the system: their functions are called, and users change the caller.
-const SYSTEM_LIBRARIES: [&str; 12] = [
-    "libc.so",
-    "libc-",
-    "libm.so",
-    "libm-",
-    "libpthread",
-    "ld-linux",
-    "libstdc++",
-    "libgcc_s",
-    "libgomp",
-    "libomp",
-    "libgfortran",
-    "[vdso]",
-];
 
 /// A program that runs scripts.
 struct Interpreter {
@@ -120,9 +105,10 @@ impl<'p> Program<'p> {
         (seconds * self.stretch).min(self.wall_s)
     }
 
-    /// Whether `f` is the user's code: of the program itself, unless that is an interpreter, or of a library that is not the system's.
+    /// Whether `f` is the user's code: of the program itself, unless that is an interpreter, or of a library that is not the system's, and not
+    /// of a language's standard library.
     pub fn is_own(&self, f: &Function) -> bool {
-        if self.is_of_interpreter(&f.module) {
+        if self.is_of_interpreter(&f.module) || is_of_standard_library(&f.name, f.file.as_deref()) {
             return false;
         }
         match &self.own_module {
@@ -166,6 +152,14 @@ impl<'p> Program<'p> {
     pub fn home(&self, f: &Function) -> Place {
         let homes = self.homes(f).into_iter();
         homes.max_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(|| Place::of(f), |(place, _)| place)
+    }
+
+    /// The frames of a sample's stack with their numbers, the innermost first.
+    pub fn frames(&self, sample: &ProfileSample) -> impl Iterator<Item = (u32, &'p Frame)> {
+        let profile = self.profile;
+        let stacks = std::iter::successors(sample.stack, |at| profile.stacks.get(*at as usize)?.parent);
+        let numbers = stacks.map_while(|at| Some(profile.stacks.get(at as usize)?.frame));
+        numbers.map_while(|number| Some((number, profile.frames.get(number as usize)?)))
     }
 
     /// The place of the function called `name`, if it is the user's.
@@ -235,35 +229,30 @@ impl<'p> Program<'p> {
     /// is not of the system is taken for it.
     fn callers(&self) -> HashMap<(String, String), Vec<(Place, f64)>> {
         let Some(own) = &self.own_module else { return HashMap::new() };
-        let is_own = |frame: &Frame| frame.module == *own && !frame.inlined && !is_start(&frame.name);
+        let is_own = |frame: &Frame| {
+            let is_library = || is_of_standard_library(&frame.name, frame.file.as_deref());
+            frame.module == *own && !frame.inlined && !is_start(&frame.name) && !is_library()
+        };
         let mut sums: HashMap<(u32, u32), f64> = HashMap::new();
         for sample in self.profile.samples.iter().filter(|sample| !sample.waiting) {
-            let Some(leaf) = sample.stack else { continue };
-            let mut at = Some(leaf);
             let mut host = None;
             let mut named = None;
-            while let Some(stack) = at.and_then(|i| self.profile.stacks.get(i as usize)) {
-                let Some(frame) = self.profile.frames.get(stack.frame as usize) else { break };
+            for (number, frame) in self.frames(sample) {
                 if host.is_none() && !frame.inlined {
-                    host = Some(stack.frame);
+                    host = Some(number);
                 }
                 if named.is_none()
                     && !frame.inlined
                     && !is_of_system(&frame.module)
                     && !is_nameless(&frame.name, &frame.module)
                 {
-                    named = Some(stack.frame);
+                    named = Some(number);
                 }
                 if let Some(host) = host.filter(|_| is_own(frame)) {
-                    let home = if is_nameless(&frame.name, &frame.module) {
-                        named.unwrap_or(stack.frame)
-                    } else {
-                        stack.frame
-                    };
+                    let home = if is_nameless(&frame.name, &frame.module) { named.unwrap_or(number) } else { number };
                     *sums.entry((host, home)).or_default() += sample.weight_s;
                     break;
                 }
-                at = stack.parent;
             }
         }
         let mut by_function: HashMap<(String, String), Vec<(Place, f64)>> = HashMap::new();
@@ -283,14 +272,16 @@ impl<'p> Program<'p> {
     }
 }
 
-/// The module that has `main`, else that of the command's name.
+/// The module that has `main`, else that of the command's name, which may be a link to it: `python3` to `python3.11`.
 fn own_module(profile: &Profile) -> Option<String> {
     let main = profile.frames.iter().find(|frame| frame.name == "main" || frame.name == "MAIN__");
-    let command = || {
+    let by_command = || {
         let name = profile.run.command.first()?.rsplit('/').next()?;
-        profile.functions.iter().find(|f| f.module == name).map(|f| f.module.clone())
+        let modules = || profile.functions.iter().map(|f| &f.module);
+        let linked = || modules().find(|module| module.starts_with(name) && !module.contains(".so"));
+        modules().find(|module| *module == name).or_else(linked).cloned()
     };
-    main.map(|frame| frame.module.clone()).or_else(command)
+    main.map(|frame| frame.module.clone()).or_else(by_command)
 }
 
 /// The interpreter that the program is, by the command or, where that is the script, by the module.
@@ -300,18 +291,4 @@ fn interpreter(profile: &Profile, own_module: Option<&str>) -> Option<&'static I
         [command, own_module].into_iter().flatten().any(|word| is_called(word, interpreter.name))
     };
     INTERPRETERS.iter().find(is_one)
-}
-
-fn is_of_system(module: &str) -> bool {
-    module.starts_with('[') || SYSTEM_LIBRARIES.iter().any(|name| module.starts_with(name))
-}
-
-/// Whether its module has no symbol there, so that it is called after its offset.
-fn is_nameless(name: &str, module: &str) -> bool {
-    name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"))
-}
-
-/// Code before `main`, and stubs of the linker.
-fn is_start(name: &str) -> bool {
-    name == "_start" || name == ".plt" || name.ends_with("@plt") || name.starts_with(".plt")
 }

@@ -2,6 +2,7 @@
 //! cores of this host.
 
 use rprof_profile::confidence::Level;
+use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::function::Function;
 use rprof_profile::vocabulary::Class;
 
@@ -9,11 +10,12 @@ use super::advice;
 use super::candidate::{Candidate, Interval};
 use super::family::Family;
 use super::program::Program;
-use super::unexplained::explained;
-use super::user::WIDEST;
+use super::unexplained::{HALF, explained};
 
 /// The least share of a function's CPU time.
 const MATTERS: f64 = 0.2;
+/// With this share, lines that move take the time that nothing explains.
+const NOTICED: f64 = 0.05;
 /// From this share of the elapsed time on it explains what else is seen in the same function.
 const EXPLAINS: f64 = 0.15;
 /// A line that does not move costs a hit instead: the parts of its latency that are saved at least and at most.
@@ -41,7 +43,7 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
         let held_s = program.elapsed(cost);
         // A line that moves costs more than its latency where threads queue for it; the core model has none of that.
         let most_s = program.elapsed(f.cpu_s.unwrap_or(0.0) * (1.0 - explained(f))).max(LATENCY_MOST * held_s);
-        let saves = Interval::new((LATENCY_LEAST * held_s).max(most_s - WIDEST * program.wall_s), most_s);
+        let saves = Interval::narrow(LATENCY_LEAST * held_s, most_s, program.wall_s);
         let because = format!(
             "{lines:.2e} lines in {} come from another core, {:.0} ns each: {:.0} % of its time",
             f.name,
@@ -90,9 +92,14 @@ fn alone(f: &Function) -> f64 {
 fn cost(f: &Function, latency: f64, blocked: f64) -> Option<(f64, f64)> {
     let cpu_s = f.cpu_s.filter(|s| *s > 0.0)?;
     f.team.filter(|team| *team >= 2)?;
-    let lines = f.work.as_ref()?.traffic?.coherence;
+    let Traffic { coherence: lines, l1_misses, .. } = f.work.as_ref()?.traffic?;
     // A thread that is at work alone waits for no other: its lines are there after the first access.
     // Where it is alone because others have the CPUs, and not because the others wait for it, it says nothing.
-    let cost = (lines * latency).min(0.9 * cpu_s) * (1.0 - blocked * alone(f));
+    let together = 1.0 - blocked * alone(f);
+    let moved = (lines * latency).min(0.9 * cpu_s);
+    // The counted run's threads take turns more rarely than those of the native one, so that fewer lines move than do.
+    let explained = explained(f);
+    let is_rest = lines > 0.5 * l1_misses && moved >= NOTICED * cpu_s && explained < HALF;
+    let cost = together * if is_rest { moved.max((1.0 - explained) * cpu_s) } else { moved };
     (cost >= MATTERS * cpu_s).then_some((lines, cost))
 }

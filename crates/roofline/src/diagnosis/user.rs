@@ -2,7 +2,7 @@
 
 use rprof_profile::account::{Account, Cause};
 use rprof_profile::confidence::Level;
-use rprof_profile::function::{Function, Saving};
+use rprof_profile::function::{ChainStep, Function, Saving};
 use rprof_profile::vocabulary::Class;
 
 use crate::account;
@@ -21,8 +21,6 @@ pub const HOT: f64 = 0.05;
 const GAINED: f64 = 0.8;
 /// The part that it gains at most: such a change brings others with it.
 const GAINED_MOST: f64 = 1.12;
-/// The widest interval, as a share of the elapsed time; where the truth may lie further below, confidence falls.
-pub const WIDEST: f64 = 0.29;
 
 /// All candidates.
 pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
@@ -83,6 +81,17 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
         let words = words.or_else(|| advice::of_class(f, beyond.class));
         all.push(blank(beyond.class, Some(seconds), words, Level::Low, because));
     }
+    if let Some(saves) = divisions(f, time) {
+        let words = "Divide less: by constants or powers of two (shifts, masks), or multiply by a reciprocal that is computed once";
+        let because = "each integer division waits for the one before".into();
+        all.push(blank(
+            Class::DivSqrt,
+            Some(saves),
+            Some(words),
+            level.max(Level::Medium),
+            vec![share.clone(), because],
+        ));
+    }
     if let Some(saves) = recurrence(f, time) {
         let because = vec![share.clone(), why(f, Class::Ilp)];
         all.push(blank(Class::Ilp, Some(saves), advice::of_class(f, Class::Ilp), level, because));
@@ -106,8 +115,21 @@ fn program_saving(program: &Program<'_>, saving: &Saving) -> Interval {
     let seconds = of_program(saving);
     let wider = if saving.seconds > 0.0 { (saving.seconds_max / saving.seconds).max(1.0) } else { 1.0 };
     let most = program.of_function(GAINED_MOST * wider * seconds);
-    let least = program.of_function(GAINED * seconds).max(most - WIDEST * program.wall_s);
-    Interval::new(least, most)
+    Interval::narrow(program.of_function(GAINED * seconds), most, program.wall_s)
+}
+
+/// What cheaper operations gain in the place of integer divisions that wait for one another. Branches that test their results wait as
+/// long, so that the time may look like that of mispredictions.
+fn divisions(f: &Function, time: f64) -> Option<Interval> {
+    /// The least share of the time.
+    const MATTERS: f64 = 0.4;
+    /// Parts of a division's latency that are saved at least and at most.
+    const GAINS: (f64, f64) = (0.5, 0.9);
+    let chains = &f.work.as_ref()?.chains;
+    let longest = chains.iter().max_by_key(|chain| chain.iterations)?;
+    let divides = longest.cycles.iter().any(|cycle| cycle.steps.contains(&ChainStep::IntegerDivide));
+    let chained = (f.analysis.terms.chain? / f.time_s?).min(1.0);
+    (divides && chained >= MATTERS).then(|| Interval::new(GAINS.0 * chained * time, GAINS.1 * chained * time))
 }
 
 /// What a recurrence gains by running two of them at once: at most half of what its chain takes.

@@ -7,18 +7,18 @@
 
 use rprof_profile::confidence::Level;
 use rprof_profile::function::Function;
-use rprof_profile::system::{Reason, Wait};
+use rprof_profile::system::{FileKind, Reason, Wait};
 use rprof_profile::vocabulary::Class;
 
 use super::advice;
 use super::candidate::{Candidate, Interval};
-use super::kernel::file_calls_s;
+use super::family::Family;
+use super::kernel::{file_calls_s, starting_s};
 use super::place::Place;
+use super::processes::{self, Started};
 use super::program::Program;
-use super::user::WIDEST;
+use super::regions;
 
-/// Functions of an OpenMP runtime wait for the end of a parallel region.
-const PARALLEL_RUNTIMES: [&str; 4] = ["libgomp", "libomp", "libiomp", "libtbb"];
 /// Waiting from this share of the elapsed time on explains why threads have uneven work.
 const EXPLAINS_IMBALANCE: f64 = 0.15;
 
@@ -54,14 +54,24 @@ pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
     let wakes: u64 =
         system.calls.iter().filter(|call| call.name.as_deref() == Some("futex")).filter_map(|call| call.count).sum();
     let place = place(program, longest);
-    let words = words(longest, wakes as f64 / program.wall_s);
+    let started = processes::awaited(program, longest).filter(|_| held_s > program.elapsed(starting_s(program)));
+    let words = match started {
+        Some(Started { number, each_s, .. }) => format!(
+            "Start fewer programs: do their work in the process itself, or give one of them many inputs ({number} processes of {:.1} ms)",
+            1e3 * each_s
+        ),
+        None => words(longest, wakes as f64 / program.wall_s),
+    };
     let saves = match is_lock && threads > 1 {
-        true => Interval::new(0.65 * held_s, held_s.min(0.65 * held_s + 0.3 * program.wall_s)),
+        // Who waits less takes and gives back less, too.
+        true => Interval::narrow(0.65 * held_s, held_s + program.elapsed(locking_s(program)), program.wall_s),
         false => {
             // Calls that wait for a file come with others, which fewer of them spare as well.
             let with_calls = if longest.reason == Reason::Write { program.elapsed(file_calls_s(program)) } else { 0.0 };
-            let most = (held_s + with_calls).min(program.wall_s);
-            Interval::new((0.75 * held_s).max(most - WIDEST * program.wall_s), most)
+            // The process that starts others does little else.
+            let with_starts = started.map_or(0.0, |started| started.starter_s * program.stretch);
+            let most = (held_s + with_calls + with_starts).min(program.wall_s);
+            Interval::narrow(0.75 * held_s, most, program.wall_s)
         }
     };
     let because = format!(
@@ -84,6 +94,14 @@ pub fn candidate(program: &Program<'_>) -> Option<Candidate> {
     })
 }
 
+/// CPU seconds in user mode of the functions that take and give back locks, those of the library's generator of random numbers among them.
+fn locking_s(program: &Program<'_>) -> f64 {
+    let locks = |f: &&Function| {
+        !program.is_own(f) && matches!(Family::of(&f.name, &f.module), Some(Family::Locks | Family::Random))
+    };
+    program.profile.functions.iter().filter(locks).filter_map(|f| f.cpu_s).sum()
+}
+
 /// The number of threads among which the work is divided: one that does a hundredth of it counts next to nothing.
 fn sharing_the_work(program: &Program<'_>) -> f64 {
     let (sum, squares) = program
@@ -102,9 +120,8 @@ fn is_of_program(wait: &Wait) -> bool {
 
 /// Whether the threads wait in the runtime of a parallel region: for the others of their team.
 fn is_parallel_region(program: &Program<'_>) -> bool {
-    let is_runtime = |f: &Function| PARALLEL_RUNTIMES.iter().any(|name| f.module.starts_with(name));
     let of = |in_runtime: bool| -> f64 {
-        let all = program.profile.functions.iter().filter(|f| is_runtime(f) == in_runtime);
+        let all = program.profile.functions.iter().filter(|f| regions::is_runtime(f) == in_runtime);
         all.filter_map(|f| f.system.as_ref()?.waited_s()).sum()
     };
     of(true) > of(false)
@@ -120,8 +137,11 @@ fn place(program: &Program<'_>, longest: &Wait) -> Option<Place> {
             .map(|wait| wait.seconds)
             .sum()
     };
+    // Who waits for the end of another thread waits for what holds that one.
+    let joins = |f: &&Function| f.name.contains("pthread_join") || f.name.contains("pthread_clockjoin");
     let functions = &program.profile.functions;
-    let most = functions.iter().filter(|f| waited(f) > 0.0).max_by(|a, b| waited(a).total_cmp(&waited(b)))?;
+    let most =
+        functions.iter().filter(|f| waited(f) > 0.0 && !joins(f)).max_by(|a, b| waited(a).total_cmp(&waited(b)))?;
     let callers = most.system.as_ref().map_or(&[][..], |system| &system.callers);
     let by_caller = callers.iter().find_map(|caller| program.own_function(&caller.name));
     let home = Some(program.home(most)).filter(|home| home.function != most.name || program.is_own(most));
@@ -137,6 +157,9 @@ fn words(wait: &Wait, wakes_per_s: f64) -> String {
         Reason::Lock => "Hold the lock for shorter, divide it, or give threads (or processes) data of their own: they wait for one another".into(),
         Reason::Write if call.contains("sync") => format!("Call {call} less often: put many changes into one transaction or batch"),
         Reason::Write => format!("Write larger parts, or let another thread write ({call})"),
+        Reason::Read if wait.file == Some(FileKind::Socket) => format!(
+            "Batch its requests, or keep several under way, and set TCP_NODELAY for small messages: each {call} waits for a round trip"
+        ),
         Reason::Read => format!("Ask for several things at once, or read ahead while it works ({call})"),
         Reason::Poll => format!("Let it have several requests under way, so that work is there when {call} returns"),
         Reason::Sleep => format!("Wait for the event itself instead of sleeping for a time ({call})"),

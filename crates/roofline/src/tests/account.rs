@@ -8,6 +8,8 @@ use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::Function;
 use rprof_profile::account::{Account, Cause, HotBranch, WhatIf};
 use rprof_profile::confidence::{Doubt, Level};
+use rprof_profile::evidence::memory::Traffic;
+use rprof_profile::function::Work;
 use rprof_profile::prefetch::Prefetch;
 use rprof_profile::system::{FileKind, Reason, System, Wait};
 
@@ -216,4 +218,17 @@ fn what_an_index_tells_ahead_can_be_prefetched_and_a_chase_cannot() {
     assert_eq!(saving(&chasing), None);
     assert!(chasing.analysis.remarks.iter().any(|r| r.contains("no prefetch")), "{:?}", chasing.analysis.remarks);
     assert_eq!(saving(&analysed(600.0, 0.0, 0.05)), None, "hardly any latency");
+}
+
+#[test]
+fn latency_of_lines_that_follow_one_another_is_bandwidth() {
+    let with = |unit_lines: f64, random_lines: f64| {
+        let traffic = Traffic { unit_lines, random_lines, ..Traffic::default() };
+        let account = Account { model_s: 1.0, parts: [(Cause::DramLatency, 1.0)].into(), ..Account::default() };
+        let work = Some(Work { traffic: Some(traffic), ..Work::default() });
+        let f = Function { account: Some(account), work, ..Default::default() };
+        crate::account::largest(&f)
+    };
+    assert_eq!(with(1e6, 1e4), Some(crate::account::Named::Class("dram-bandwidth")));
+    assert_eq!(with(1e4, 1e6), Some(crate::account::Named::Class("dram-latency")));
 }

@@ -13,19 +13,19 @@ use rprof_profile::{Frame, Function, Profile, ProfileSample, Stack};
 use crate::diagnosis::{self, Diagnosis};
 
 /// A run of two seconds.
-const WALL_S: f64 = 2.0;
+pub(super) const WALL_S: f64 = 2.0;
 
-fn profile(functions: Vec<Function>) -> Profile {
+pub(super) fn profile(functions: Vec<Function>) -> Profile {
     let pass = Pass { kind: "timed".into(), wall_s: WALL_S, cpu_s: WALL_S, ..Pass::default() };
     let frames = ["main", "parse"].map(|name| frame(name, "app")).into();
     Profile { run: Run { passes: vec![pass], ..Run::default() }, frames, functions, ..Profile::default() }
 }
 
-fn frame(name: &str, module: &str) -> Frame {
+pub(super) fn frame(name: &str, module: &str) -> Frame {
     Frame { name: name.into(), module: module.into(), file: Some("app.c".into()), line: Some(12), inlined: false }
 }
 
-fn function(name: &str, module: &str, cpu_s: f64, class: Class) -> Function {
+pub(super) fn function(name: &str, module: &str, cpu_s: f64, class: Class) -> Function {
     let confidence = Some(Confidence { level: Level::High, reasons: Vec::new() });
     let analysis =
         Analysis { class: Some(class.name().into()), confidence, roof_fraction: Some(0.9), ..Analysis::default() };
@@ -43,16 +43,16 @@ fn function(name: &str, module: &str, cpu_s: f64, class: Class) -> Function {
     }
 }
 
-fn saving(remove: &str, seconds: f64) -> Saving {
+pub(super) fn saving(remove: &str, seconds: f64) -> Saving {
     let program_seconds = Some(seconds);
     Saving { remove: vec![remove.into()], seconds, seconds_max: seconds, program_seconds, advice: String::new() }
 }
 
-fn found(profile: &Profile) -> Diagnosis {
+pub(super) fn found(profile: &Profile) -> Diagnosis {
     diagnosis::of(profile).expect("a diagnosis")
 }
 
-fn place(found: &Diagnosis) -> &str {
+pub(super) fn place(found: &Diagnosis) -> &str {
     found.place.as_ref().map_or("", |place| place.function.as_str())
 }
 

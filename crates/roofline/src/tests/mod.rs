@@ -3,6 +3,7 @@
 mod account;
 mod cases;
 mod diagnosis;
+mod diagnosis_kinds;
 mod kernel;
 mod ladder;
 mod memory_side;
