@@ -148,8 +148,24 @@ fn of_calls(program: &Program<'_>) -> Vec<Candidate> {
             }
         }
     }
+    through_pipes(&mut sums);
     let large = sums.into_iter().filter(|(_, sum)| sum.kernel_s >= LEAST * program.cpu_s);
     large.map(|(kind, sum)| candidate(program, kind, sum)).collect()
+}
+
+/// What some processes write and others read in as many calls goes through a pipe: larger parts spare both.
+fn through_pipes(sums: &mut BTreeMap<Kind, Sum>) {
+    /// Counts that differ by no more are of the same parts.
+    const AS_MANY: f64 = 0.2;
+    let count = |kind: Kind, sums: &BTreeMap<Kind, Sum>| sums.get(&kind).map_or(0.0, |sum| sum.count as f64);
+    let (written, read) = (count(Kind::Write, sums), count(Kind::Read, sums));
+    if written > 0.0 && (written - read).abs() <= AS_MANY * written {
+        let Some(readers) = sums.remove(&Kind::Read) else { return };
+        let writers = sums.entry(Kind::Write).or_default();
+        writers.kernel_s += readers.kernel_s;
+        writers.wrappers_s += readers.wrappers_s;
+        writers.count += readers.count;
+    }
 }
 
 fn candidate(program: &Program<'_>, kind: Kind, sum: Sum) -> Candidate {

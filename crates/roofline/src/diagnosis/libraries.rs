@@ -15,6 +15,8 @@ use super::user::{HOT, figure};
 
 /// Of what is spared by not calling a function: its caller still works.
 const SPARED: f64 = 0.7;
+/// Whoever calls it less does less around the calls, too.
+const SPARED_MOST: f64 = 1.12;
 
 /// What is known of one family.
 struct Sum {
@@ -103,21 +105,30 @@ pub fn seconds_below(program: &Program<'_>, family: Family, place: &Place) -> f6
     program.profile.functions.iter().filter(is_one).map(below).sum()
 }
 
-/// CPU seconds around the calls of the family that go with them: an interpreter compares the elements of a list in a loop of its own.
+/// CPU seconds around the calls of the family that go with them: an interpreter compares the elements of a list in a loop of its own, and a
+/// loop without calls is vectorised.
 fn around_s(program: &Program<'_>, family: Family, sums: &BTreeMap<Family, Sum>) -> f64 {
-    let loops = sums.get(&Family::Interpreter).filter(|_| family == Family::Comparing && program.script().is_some());
-    loops.map_or(0.0, |sum| sum.cpu_s)
+    match family {
+        Family::Comparing if program.script().is_some() => sums.get(&Family::Interpreter).map_or(0.0, |sum| sum.cpu_s),
+        Family::Rounding => {
+            let homes = sums.get(&family).map_or(&[][..], |sum| &sum.homes);
+            let own = homes.iter().filter_map(|(place, _)| program.function(place)?.cpu_s);
+            own.sum()
+        }
+        _ => 0.0,
+    }
 }
 
 fn candidate(program: &Program<'_>, family: Family, sum: &Sum, around_s: f64) -> Candidate {
     let place = sum.homes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place.clone());
     let held_s = program.elapsed(sum.cpu_s);
+    let with_around_s = program.elapsed(sum.cpu_s + around_s);
     Candidate {
         class: sum.class(family),
         advice: Some(advice::sentence(family.advice(), place.as_ref())),
         place,
         held_s,
-        saves_s: Some(Interval::narrow(SPARED * held_s, program.elapsed(sum.cpu_s + around_s), program.wall_s)),
+        saves_s: Some(Interval::narrow(SPARED * held_s, SPARED_MOST * with_around_s, program.wall_s)),
         confidence: sum.level.max(Level::Medium),
         because: vec![figure("of the time is", held_s / program.wall_s, family.words())],
     }

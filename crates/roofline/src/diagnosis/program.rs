@@ -162,6 +162,12 @@ impl<'p> Program<'p> {
         numbers.map_while(|number| Some((number, profile.frames.get(number as usize)?)))
     }
 
+    /// The function of the profile at `place`.
+    pub fn function(&self, place: &Place) -> Option<&'p Function> {
+        let symbol = place.symbol.as_deref()?;
+        self.profile.functions.iter().find(|f| f.name == symbol && f.module == place.module)
+    }
+
     /// The place of the function called `name`, if it is the user's.
     pub fn own_function(&self, name: &str) -> Option<Place> {
         self.profile.functions.iter().find(|f| f.name == name && self.is_own(f)).map(Place::of)

@@ -98,8 +98,15 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
     }
     let is_named = all.iter().any(|candidate| candidate.class == own);
     if !is_named {
-        let because = vec![share, why(f, own)];
+        let because = vec![share.clone(), why(f, own)];
         all.push(blank(own, None, advice::of_class(f, own), level, because));
+    }
+    if let Some(saves) = through_memory(f, time) {
+        // Where a value goes through memory in each iteration, lanes and partial results come after it stays in a register.
+        all.retain(|candidate| !matches!(candidate.class, Class::Simd | Class::Ilp | Class::StoreForwarding));
+        let because = vec![share, why(f, Class::StoreForwarding)];
+        let words = "Keep the value in a register (a local variable, restrict), or use several copies in turn: each iteration stores it and loads it again";
+        all.push(blank(Class::StoreForwarding, Some(saves), Some(words), level, because));
     }
     all
 }
@@ -116,6 +123,21 @@ fn program_saving(program: &Program<'_>, saving: &Saving) -> Interval {
     let wider = if saving.seconds > 0.0 { (saving.seconds_max / saving.seconds).max(1.0) } else { 1.0 };
     let most = program.of_function(GAINED_MOST * wider * seconds);
     Interval::narrow(program.of_function(GAINED * seconds), most, program.wall_s)
+}
+
+/// What a chain gains that stores its value and loads it again in each iteration, at an address that is always the same.
+fn through_memory(f: &Function, time: f64) -> Option<Interval> {
+    /// The least share of the modelled time.
+    const MATTERS: f64 = 0.6;
+    /// Parts of the chain's time that are saved at least and at most: an operation on a register takes one of about five cycles.
+    const GAINS: (f64, f64) = (0.5, 0.8);
+    let (account, _) = account::usable(f)?;
+    let longest = f.work.as_ref()?.chains.iter().max_by_key(|chain| chain.iterations)?;
+    let forwards = longest.cycles.iter().any(|cycle| cycle.steps.contains(&ChainStep::Forward));
+    let chained = (account.part(Cause::Chain) + account.part(Cause::Forwarding)) / account.model_s;
+    let is_its = account.part(Cause::Forwarding) >= 0.25 * account.model_s;
+    (forwards && is_its && chained >= MATTERS)
+        .then(|| Interval::new(GAINS.0 * chained * time, GAINS.1 * chained * time))
 }
 
 /// What cheaper operations gain in the place of integer divisions that wait for one another. Branches that test their results wait as

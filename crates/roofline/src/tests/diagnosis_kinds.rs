@@ -1,5 +1,6 @@
 //! Kinds of causes that one function alone does not show.
 
+use rprof_profile::account::{Account, Cause};
 use rprof_profile::core_to_core::CoreToCore;
 use rprof_profile::disassembly::{Disassembly, LoopInstruction};
 use rprof_profile::evidence::memory::Traffic;
@@ -206,4 +207,63 @@ fn who_waits_for_a_thread_to_end_is_not_the_place() {
     all.run.system = Some(System { waits: Some(waits("futex", 3.4)), ..System::default() });
     let found = found(&all);
     assert_eq!((found.cause, place(&found)), (Class::Waiting, "deposit"));
+}
+
+#[test]
+fn both_ends_of_a_pipe_are_spared_by_larger_parts() {
+    let made = |name: &str, count: u64| {
+        let call = SystemCall {
+            name: Some(name.into()),
+            count: Some(count),
+            kernel_s: Some(0.8),
+            divided: false,
+            estimated: false,
+        };
+        let mut wrapper = function(name, "libc.so.6", 0.1, Class::SystemCalls);
+        wrapper.kernel_s = Some(0.8);
+        wrapper.system = Some(System { calls: vec![call], ..System::default() });
+        wrapper
+    };
+    let most = |reads: u64| {
+        let found = found(&profile(vec![
+            made("write", 1_000_000),
+            made("read", reads),
+            function("main", "app", 0.1, Class::Ilp),
+        ]));
+        assert_eq!(found.cause, Class::SystemCalls);
+        found.saves_s.expect("an interval").most
+    };
+    assert!(most(1_000_100) > 1.7, "writer and reader");
+    assert!(most(1_000) < 1.2, "the reader's calls are others");
+}
+
+#[test]
+fn a_sum_that_lies_in_memory_is_neither_for_lanes_nor_for_partial_results() {
+    let steps = vec![ChainStep::Forward, ChainStep::Integer];
+    let chain =
+        Chain { iterations: 1_000_000, entries: 1, cycles: vec![Cycle { steps, distance: 1 }], ..Chain::default() };
+    let with = |forwarding: f64| {
+        let parts = [(Cause::Chain, 1.0 - forwarding), (Cause::Forwarding, forwarding), (Cause::Base, 0.3)].into();
+        let mut sum_into = function("sum_into", "app", 1.9, Class::Ilp);
+        sum_into.account = Some(Account { model_s: 1.3, parts, ..Account::default() });
+        sum_into.work = Some(Work { chains: vec![chain.clone()], ..Work::default() });
+        sum_into.analysis.savings = vec![saving("simd", 1.4), saving("ilp", 0.9)];
+        found(&profile(vec![sum_into]))
+    };
+    let in_memory = with(0.5);
+    assert_eq!((in_memory.cause, place(&in_memory)), (Class::StoreForwarding, "sum_into"));
+    assert!(in_memory.others.iter().all(|other| !matches!(other.class, Class::Simd | Class::Ilp)));
+    assert_eq!(with(0.1).cause, Class::Simd, "forwarding takes next to nothing");
+}
+
+#[test]
+fn calls_that_round_hold_the_loop_around_them() {
+    let mut cells = function("cells", "app", 1.3, Class::FrontEnd);
+    cells.analysis.savings = vec![saving("simd", 0.6)];
+    let mut all = profile(vec![cells, function("__floor_sse41", "libm.so.6", 0.6, Class::FrontEnd)]);
+    sampled(&mut all, &[(&[("main", "app"), ("cells", "app"), ("__floor_sse41", "libm.so.6")], 0.6)]);
+    let found = found(&all);
+    assert_eq!(place(&found), "cells");
+    assert!(found.advice.as_ref().is_some_and(|advice| advice.contains("-msse4.1")), "{found:?}");
+    assert!(found.saves_s.is_some_and(|saves| saves.most > 1.8), "{found:?}");
 }

@@ -29,6 +29,8 @@ pub enum Family {
     Sorting,
     /// Elementary functions.
     Elementary,
+    /// Numbers that are rounded by a call.
+    Rounding,
     /// An interpreter's loop.
     Interpreter,
     /// Finding objects that nobody uses any more.
@@ -57,6 +59,7 @@ impl Family {
             Family::Random => "the C library's random numbers",
             Family::Sorting => "sorting",
             Family::Elementary => "elementary functions",
+            Family::Rounding => "calls that round one number each",
             Family::Interpreter => "the interpreter's loop",
             Family::GarbageCollection => "garbage collection",
             Family::RegularExpressions => "matching regular expressions",
@@ -92,6 +95,9 @@ impl Family {
             }
             Family::Sorting => "Sort with a comparison that is inlined (std::sort), or sort less",
             Family::Elementary => "Use a vector math library (libmvec, SVML), a cheaper formula, or a table",
+            Family::Rounding => {
+                "Compile for this CPU (-march=native or -msse4.1 -mfma): such a call is then one instruction, inline, and its loop can be vectorised"
+            }
             Family::Interpreter => {
                 "Move the hot loop out of the interpreter: whole-array operations, a compiled module, or a JIT"
             }

@@ -155,6 +155,9 @@ impl Family {
         if ["qsort", "msort"].iter().any(|start| plain.starts_with(start)) && is_of(LIBC, module) {
             return Some(Family::Sorting);
         }
+        if is_of(&["libm.so", "libm-"], module) && rounds(plain) {
+            return Some(Family::Rounding);
+        }
         if module.starts_with("libm.so") || module.starts_with("libm-") {
             return Some(Family::Elementary);
         }
@@ -178,6 +181,13 @@ impl Rule {
 
 fn is_of(modules: &[&str], module: &str) -> bool {
     modules.iter().any(|start| module.starts_with(start))
+}
+
+/// Functions of the mathematical library that today's processors have an instruction for: `floor`, `__floorf_sse41`, `__fma_fma3`.
+fn rounds(plain: &str) -> bool {
+    const NAMES: [&str; 8] = ["floor", "ceil", "trunc", "rint", "nearbyint", "round", "lrint", "fma"];
+    let word = plain.split('_').next().unwrap_or(plain);
+    NAMES.contains(&word.strip_suffix('f').unwrap_or(word))
 }
 
 /// Functions of the streams of C++ and Rust. The names of templates begin with what they return.
@@ -293,6 +303,8 @@ mod tests {
         assert_eq!(Family::of("__memcmp_avx2_movbe", "libc.so.6"), Some(Family::Comparing));
         assert_eq!(Family::of("list_contains", "app"), None);
         assert_eq!(Family::of("__lll_lock_wake", "libc.so.6"), Some(Family::Locks));
+        assert_eq!(Family::of("__floorf_sse41", "libm.so.6"), Some(Family::Rounding));
+        assert_eq!(Family::of("__exp_fma", "libm.so.6"), Some(Family::Elementary));
     }
 
     #[test]
