@@ -45,7 +45,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
             seconds,
             seconds_max: share * time,
             program_seconds: subject.alone_share().map(|alone| seconds * alone),
-            advice: advice(*changes, account, share),
+            advice: advice(subject, *changes, account, share),
         }
     });
     all.extend(replayed);
@@ -145,8 +145,8 @@ fn out_of_order(t: &Traffic) -> f64 {
     others / t.lines_of_known_order().max(1.0)
 }
 
-fn advice(changes: Changes, account: &Account, share: f64) -> String {
-    let all: Vec<String> = changes.iter().map(|change| capital(&words(change, account))).collect();
+fn advice(subject: &Subject<'_>, changes: Changes, account: &Account, share: f64) -> String {
+    let all: Vec<String> = changes.iter().map(|change| capital(&words(subject, change, account))).collect();
     let limit = match changes.first {
         // Such a change of the code brings others with it: a compiler that vectorises unrolls and fuses, too.
         WhatIf::Branchless | WhatIf::AllLanes => format!("Replayed so, {:.0} % of its time is gone", 100.0 * share),
@@ -163,7 +163,7 @@ fn capital(words: &str) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
-fn words(change: WhatIf, account: &Account) -> String {
+fn words(subject: &Subject<'_>, change: WhatIf, account: &Account) -> String {
     let cost = |cause: Cause| 100.0 * account.part(cause) / account.model_s;
     match change {
         WhatIf::PerfectPrediction => format!(
@@ -174,7 +174,10 @@ fn words(change: WhatIf, account: &Account) -> String {
             "{:.0} % of its time is latency of operations that wait for one another: unroll with several partial results",
             cost(Cause::Chain)
         ),
-        WhatIf::AllLanes => "its arithmetic does not fill the vector registers: vectorise its loop".into(),
+        WhatIf::AllLanes => {
+            let order = super::advice::another_order(subject);
+            format!("its arithmetic does not fill the vector registers: vectorise its loop{order}")
+        }
         WhatIf::HitsInL1 => format!(
             "{:.0} % of its time it waits for L2, L3 and memory: keep reused data close together, or prefetch them",
             cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)

@@ -37,7 +37,7 @@ prop_compose! {
             let precision = if sp { Precision::Sp } else { Precision::Dp };
             k = k.fp(n, op, precision, width);
             if chains > 0 {
-                k = k.chain(chains, &[ChainStep::Fp { op, precision, width }]);
+                k = k.chain(chains, &[ChainStep::arithmetic(op, precision, width)]);
             }
         }
         let bytes = accesses.2.lanes(Precision::Dp) * 8;

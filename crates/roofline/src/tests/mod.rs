@@ -9,3 +9,4 @@ mod memory_side;
 mod paging;
 mod refutation;
 mod truth;
+mod vectors;
