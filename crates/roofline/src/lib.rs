@@ -254,7 +254,7 @@ pub fn analysis(function: &Function, context: Context<'_>) -> (Analysis, Bound) 
         class: verdict.class,
         nearest: verdict.nearest,
         roof_fraction: verdict.roof_fraction,
-        savings: savings::savings(&subject, &bound),
+        savings: savings::savings(&subject, &bound, around.wall_s),
         ..Analysis::default()
     };
     if let Some(axis) = Axis::of(function) {

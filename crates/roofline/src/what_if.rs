@@ -59,17 +59,21 @@ pub fn replayed(subject: &Subject<'_>) -> Vec<String> {
     changes.filter(|changes| changes.second.is_none()).map(|changes| removes(changes.first).to_owned()).collect()
 }
 
-/// Seconds in the kernel that page faults took on its behalf: `fault_s`, on as many CPUs at once as the function had.
+/// Elapsed seconds in the kernel that page faults took on its behalf.
 fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
     let f = subject.function;
     let (fault_s, cpu_s) = (f.fault_s?, f.cpu_s?);
     if fault_s < WORTHWHILE * (fault_s + cpu_s) || cpu_s <= 0.0 {
         return None;
     }
-    // The CPU time is that of all its threads: at once as they were at work, and never longer than it lasted.
-    let threads = f64::from(f.team.unwrap_or(1)).max(1.0);
-    let at_once = (cpu_s / f.time_s.filter(|s| *s > 0.0)?).clamp(1.0, threads);
-    let seconds = fault_s / at_once;
+    let seconds = match f.fault_time_s {
+        Some(elapsed) => elapsed.min(fault_s),
+        // Profiles without it: its threads faulted together as they worked together.
+        None => {
+            let threads = f64::from(f.team.unwrap_or(1)).max(1.0);
+            fault_s / (cpu_s / f.time_s.filter(|s| *s > 0.0)?).clamp(1.0, threads)
+        }
+    };
     Some(Saving {
         remove: vec!["page-faults".to_owned()],
         seconds,
