@@ -26,11 +26,13 @@ pub mod memory_side;
 pub mod metrics;
 pub mod negligible;
 mod network;
+mod order;
 pub mod parallelism;
 mod prefetch;
 pub mod products;
 pub mod ranking;
 pub mod remarks;
+mod removal;
 pub mod reuse;
 pub mod rough;
 pub mod savings;
@@ -250,11 +252,11 @@ pub fn analysis(function: &Function, context: Context<'_>) -> (Analysis, Bound) 
         terms: terms::stored(&bound.terms),
         confidence: confidence::of(function, &verdict, around),
         remarks: remarks::of(&subject, &bound, &verdict),
+        savings: savings::savings(&subject, &bound, &verdict, around.wall_s),
         binding: verdict.binding,
         class: verdict.class,
         nearest: verdict.nearest,
         roof_fraction: verdict.roof_fraction,
-        savings: savings::savings(&subject, &bound, around.wall_s),
         ..Analysis::default()
     };
     if let Some(axis) = Axis::of(function) {

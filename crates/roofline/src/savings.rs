@@ -18,9 +18,10 @@ use rprof_profile::function::Saving;
 
 use super::advice;
 use super::bound::Bound;
-use super::class::{self, EXPLAINED};
+use super::class::{self, EXPLAINED, Verdict};
 use super::deficiency::{Deficiency, Removed};
 use super::memory_side;
+use super::order;
 use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, misses};
@@ -29,9 +30,9 @@ use super::what_if;
 /// A removal is listed if it gains this share of T.
 const WORTHWHILE: f64 = 0.05;
 
-/// The savings of one function. Deficiencies that neither bind nor are next gain nothing and are not among them. `wall_s`: elapsed
-/// seconds of the run, if they are known.
-pub fn savings(subject: &Subject<'_>, bound: &Bound, wall_s: Option<f64>) -> Vec<Saving> {
+/// The savings of one function, in [order](super::order). Deficiencies that neither bind nor are next gain nothing and are not among them.
+/// `wall_s`: elapsed seconds of the run, if they are known.
+pub fn savings(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict, wall_s: Option<f64>) -> Vec<Saving> {
     let mut all = what_if::savings(subject);
     all.extend(prefetch::saving(subject));
     // A change that gained nothing in the replay gains nothing by a difference of bounds, either.
@@ -42,7 +43,7 @@ pub fn savings(subject: &Subject<'_>, bound: &Bound, wall_s: Option<f64>) -> Vec
     let most = wall_s.unwrap_or(f64::INFINITY);
     let mut all: Vec<Saving> = all.into_iter().map(|saving| saving.within(most)).collect();
     all.retain(|saving| saving.seconds_max > 0.0);
-    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    order::put_in_order(&mut all, verdict.class.as_deref());
     all
 }
 

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 
 use super::{cost, ranks_of_a_host};
+use crate::order;
 use rprof_profile::Profile;
 use rprof_profile::communication::{Communication, NetworkSeconds};
 use rprof_profile::function::Saving;
@@ -76,8 +77,8 @@ pub fn classify(of: &mut Communication) {
 /// Gives functions that are longer in their own calls of MPI than at work the classes and the savings of these calls.
 pub fn carry_over(profile: &mut Profile) {
     let ranks = profile.run.ranks.len().max(1) as f64;
-    let Some(mpi) = &profile.mpi else { return };
     let elapsed_s = profile.run.ranks.iter().filter_map(|rank| rank.wall_s).reduce(f64::max);
+    let Some(mpi) = &profile.mpi else { return };
     let mut by_caller: BTreeMap<(&str, &str), Vec<&CallSite>> = BTreeMap::new();
     for site in mpi.sites.iter().filter(|site| site.is_communication()) {
         by_caller.entry((&site.caller, &site.module)).or_default().push(site);
@@ -116,7 +117,7 @@ pub fn carry_over(profile: &mut Profile) {
             saving.within(elapsed_s.unwrap_or(f64::INFINITY))
         });
         analysis.savings.splice(0..0, of_network);
-        analysis.savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        order::put_in_order(&mut analysis.savings, analysis.class.as_deref());
     }
 }
 
