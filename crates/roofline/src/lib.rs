@@ -26,6 +26,7 @@ pub mod memory_side;
 pub mod metrics;
 pub mod negligible;
 mod network;
+mod only_loop;
 mod order;
 pub mod parallelism;
 mod prefetch;
@@ -162,6 +163,7 @@ fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligibl
         let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
         all.push(FunctionFindings { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
         analyse_loops(function, context, run);
+        only_loop::complete(function);
     }
     all
 }
@@ -195,7 +197,8 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
 
 fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     let expected = function.analysis.expected.take();
-    function.source.retain(|key, _| !key.starts_with("terms.") && key != "class" && key != "ilp");
+    let of_analysis = |key: &str| key.starts_with("terms.") || ["class", "ilp", "flop_rate"].contains(&key);
+    function.source.retain(|key, _| !of_analysis(key));
     let (analysis, bound) = analysis(function, context);
     if let (None, Some(reason)) = (&analysis.class, rough::why_unknown(function)) {
         function.source.insert("class".into(), not("analysed", reason));
