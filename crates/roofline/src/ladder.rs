@@ -210,7 +210,7 @@ fn memory(subject: &Subject<'_>, bound: &Bound, id: TermId, work: f64) -> Vec<Fu
             refuted: bound.refuted.contains(&id),
         }
     };
-    if id != TermId::Dram || subject.uneven.is_none() {
+    if id != TermId::Dram || subject.uneven.is_none() && !subject.spread.is_uneven() {
         return vec![ceiling(id.name(), bound.term(id))];
     }
     let even = subject.term(id, Removed::only(Deficiency::MemoryImbalance));

@@ -108,7 +108,7 @@ fn seconds(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency], before: 
 }
 
 fn candidates(subject: &Subject<'_>, bound: &Bound) -> Vec<Deficiency> {
-    let parallel = class::parallel_candidates(subject);
+    let parallel = class::parallel_of(subject, bound.binding.map(|(term, _)| term));
     let time = subject.function.time_s.filter(|t| *t > 0.0);
     let explained = time.zip(bound.seconds()).is_none_or(|(time, seconds)| seconds >= EXPLAINED * time);
     Deficiency::ALL
