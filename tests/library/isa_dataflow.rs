@@ -7,11 +7,11 @@ use rprof::isa::x86_64::analyse_body;
 use crate::assemble;
 use crate::assemble::instructions;
 
-const ADD: ChainStep = ChainStep::Fp { op: FpOp::Add, precision: Precision::Dp, width: Width::Scalar };
-const MUL: ChainStep = ChainStep::Fp { op: FpOp::Mul, precision: Precision::Dp, width: Width::Scalar };
-const FMA: ChainStep = ChainStep::Fp { op: FpOp::Fma, precision: Precision::Dp, width: Width::Scalar };
-const PACKED_FMA: ChainStep = ChainStep::Fp { op: FpOp::Fma, precision: Precision::Sp, width: Width::W512 };
-const X87_ADD: ChainStep = ChainStep::Fp { op: FpOp::Add, precision: Precision::X87, width: Width::Scalar };
+const ADD: ChainStep = ChainStep::arithmetic(FpOp::Add, Precision::Dp, Width::Scalar);
+const MUL: ChainStep = ChainStep::arithmetic(FpOp::Mul, Precision::Dp, Width::Scalar);
+const FMA: ChainStep = ChainStep::arithmetic(FpOp::Fma, Precision::Dp, Width::Scalar);
+const PACKED_FMA: ChainStep = ChainStep::arithmetic(FpOp::Fma, Precision::Sp, Width::W512);
+const X87_ADD: ChainStep = ChainStep::arithmetic(FpOp::Add, Precision::X87, Width::Scalar);
 
 fn analyse(source: &str) -> BodyDependencies {
     analyse_body(&instructions(source)).expect("a short body")
@@ -36,6 +36,26 @@ fn four_accumulators_are_the_same_cycle_as_one() {
     );
     assert!(has(&found, &[PACKED_FMA], 1), "{found:?}");
     assert_eq!(found.fp_instructions, 4);
+}
+
+#[test]
+fn a_multiply_add_of_a_sum_is_told_from_one_that_scales() {
+    use rprof::isa::dependency::are_serial;
+    let of = |instruction: &str| {
+        let found = analyse(&format!("1: {instruction}; dec rcx; jne 1b"));
+        let with = |step: ChainStep| has(&found, &[step], 1);
+        assert!(with(FMA) != with(FMA.of_factor()), "{found:?}");
+        (with(FMA.of_factor()), are_serial(&found.cycles, found.stored))
+    };
+    // s = a·b + s, s = b·c + s.
+    assert_eq!(of("vfmadd231sd xmm0, xmm1, xmm2"), (false, false));
+    assert_eq!(of("vfnmadd231sd xmm0, xmm1, [rax]"), (false, false));
+    // x = x·c + b, x = b·x + c, x = b·x + [m].
+    assert_eq!(of("vfmadd132sd xmm0, xmm1, xmm2"), (true, true));
+    assert_eq!(of("vfmadd213sd xmm0, xmm1, xmm2"), (true, true));
+    assert_eq!(of("vfmsub213sd xmm0, xmm1, [rax]"), (true, true));
+    // x = b·c + x and x = b·a + x with the sum as another operand.
+    assert_eq!(of("vfmadd213sd xmm1, xmm2, xmm0; vmovapd xmm0, xmm1; vmovapd xmm1, xmm3"), (false, false));
 }
 
 #[test]
@@ -190,6 +210,6 @@ fn what_follows_the_last_operation_is_no_part_of_a_restarted_chain() {
         "1: vmovupd zmm0{k3}{z}, [rdx]; vmulpd zmm0, zmm0, zmm4; vaddpd zmm0{k1}, zmm0, zmm5; vmovupd [rdx]{k3}, zmm0
          add rdx, 64; cmp rdx, rcx; jne 1b",
     );
-    let packed = |op| ChainStep::Fp { op, precision: Precision::Dp, width: Width::W512 };
+    let packed = |op| ChainStep::arithmetic(op, Precision::Dp, Width::W512);
     assert_eq!(found.restarted.map(|cycle| cycle.steps), Some(vec![packed(FpOp::Mul), packed(FpOp::Add)]));
 }

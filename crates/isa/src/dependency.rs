@@ -18,7 +18,14 @@ pub struct Cycle {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ChainStep {
     /// FP arithmetic.
-    Fp { op: FpOp, precision: Precision, width: Width },
+    Fp {
+        op: FpOp,
+        precision: Precision,
+        width: Width,
+        /// Of a fused multiply-add on a loop-carried cycle: the value before it is multiplied, not only added to.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_factor: bool,
+    },
     /// Other vector or FP register operation (shuffle, logic, convert, min/max).
     Vector,
     /// Integer operation: 1 cycle.
@@ -35,6 +42,65 @@ pub enum ChainStep {
     Load,
     /// Store forwarded to a later load of the same address.
     Forward,
+}
+
+impl ChainStep {
+    /// FP arithmetic of a value that is added to, or multiplied with what is no sum.
+    pub const fn arithmetic(op: FpOp, precision: Precision, width: Width) -> ChainStep {
+        ChainStep::Fp { op, precision, width, is_factor: false }
+    }
+
+    /// The step with the value before it as a factor, if it is a fused multiply-add.
+    pub fn of_factor(self) -> ChainStep {
+        match self {
+            ChainStep::Fp { op: FpOp::Fma, precision, width, .. } => {
+                ChainStep::Fp { op: FpOp::Fma, precision, width, is_factor: true }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Integer operations on the path of a sum, unrolled ones included.
+const LONGEST_SUM: usize = 2;
+
+impl Cycle {
+    /// Whether the cycle goes through the address of a load.
+    pub fn is_chase(&self) -> bool {
+        self.steps.contains(&ChainStep::Load)
+    }
+
+    /// Whether each value needs the one before for more than a sum, so that partial results cannot replace it.
+    ///
+    /// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn (fused ones that multiply the value,
+    /// too), divisions and multiplied integers are recurrences, and so are long integer paths (generators of random numbers), and values
+    /// that a conditional move chooses from results of the one before. A compare and a conditional move alone are a minimum or maximum.
+    pub fn is_recurrence(&self) -> bool {
+        let has = |wanted: &[FpOp]| {
+            self.steps.iter().any(|step| matches!(step, ChainStep::Fp { op, .. } if wanted.contains(op)))
+        };
+        let scales = self.steps.iter().any(|step| matches!(step, ChainStep::Fp { is_factor: true, .. }));
+        let integers = self.steps.iter().filter(|step| **step == ChainStep::Integer).count();
+        let multiplied = self.steps.iter().any(|s| matches!(s, ChainStep::IntegerMultiply | ChainStep::IntegerDivide));
+        scales
+            || has(&[FpOp::Div, FpOp::Sqrt])
+            || has(&[FpOp::Mul]) && has(&[FpOp::Add, FpOp::Fma])
+            || multiplied && self.steps.len() > 1
+            || integers > LONGEST_SUM
+            || integers > 0 && self.steps.contains(&ChainStep::Select)
+    }
+
+    /// Whether it counts iterations: one integer operation.
+    pub fn is_counter(&self) -> bool {
+        self.steps == [ChainStep::Integer]
+    }
+}
+
+/// Whether a loop with these cycles has a recurrence, or stores each value of a cycle (`stored`): it has no partial results, and a
+/// vector iteration is as long as a scalar one. Chases are not looked at.
+pub fn are_serial(cycles: &[Cycle], stored: bool) -> bool {
+    let others = cycles.iter().filter(|cycle| !cycle.is_chase());
+    others.into_iter().any(|cycle| stored && !cycle.is_counter() || cycle.is_recurrence())
 }
 
 /// How the address of an access in a loop comes about.

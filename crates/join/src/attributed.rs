@@ -80,14 +80,16 @@ pub struct Team {
     pub at_work: u16,
     /// At work, but another thread had their CPU.
     pub kept_off: u16,
+    /// In the kernel for a fault of it, the sampled thread not included.
+    pub others_in_fault: u16,
 }
 
 impl Peers {
     /// No other thread was there.
     pub const ALONE: Peers = Peers {
         running: 0,
-        in_function: Team { at_work: 1, kept_off: 0 },
-        in_loop: Team { at_work: 1, kept_off: 0 },
+        in_function: Team { at_work: 1, kept_off: 0, others_in_fault: 0 },
+        in_loop: Team { at_work: 1, kept_off: 0, others_in_fault: 0 },
         others_elsewhere: false,
         locked_out: false,
         distance_s: 0.0,

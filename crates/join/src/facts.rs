@@ -135,8 +135,18 @@ pub fn fill_disassembly(function: &mut Function, found: Result<Disassembly, &str
 }
 
 fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
-    let fields =
-        ["time_s", "cpu_s", "share", "time_ci95_s", "lambda", "exclusive_s", "waiting_s", "kernel_s", "fault_s"];
+    let fields = [
+        "time_s",
+        "cpu_s",
+        "share",
+        "time_ci95_s",
+        "lambda",
+        "exclusive_s",
+        "waiting_s",
+        "kernel_s",
+        "fault_s",
+        "fault_time_s",
+    ];
     let elapsed = match &measured.elapsed {
         Ok(elapsed) => elapsed,
         Err(reason) => {
@@ -152,9 +162,12 @@ fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
     source(function, "kernel_s", "sampled", None);
     if common.too_few_faults && elapsed.fault_s > 0.0 {
         missing(function, "fault_s", SIGNALS);
+        missing(function, "fault_time_s", SIGNALS);
     } else {
         function.fault_s = Some(elapsed.fault_s);
+        function.fault_time_s = Some(elapsed.fault_time_s);
         source(function, "fault_s", "sampled", None);
+        source(function, "fault_time_s", "sampled", None);
     }
     match measured.inclusive_s {
         Some(_) => source(function, "inclusive_s", "sampled", None),

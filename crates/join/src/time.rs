@@ -38,6 +38,8 @@ pub struct Elapsed {
     pub kernel_s: f64,
     /// Those that did not begin with a system call.
     pub fault_s: f64,
+    /// Seconds in which at least one thread was in such a fault.
+    pub fault_time_s: f64,
     /// CPU seconds at work by thread.
     pub per_thread: BTreeMap<u32, f64>,
     /// Half width of the part of `time_s`'s interval that comes from the unknown number of threads at work.
@@ -85,6 +87,7 @@ pub static UNSAMPLED: Elapsed = Elapsed {
     waiting_s: 0.0,
     kernel_s: 0.0,
     fault_s: 0.0,
+    fault_time_s: 0.0,
     per_thread: BTreeMap::new(),
     spread_ci95_s: 0.0,
     locked_share: 0.0,
@@ -107,7 +110,10 @@ impl Elapsed {
                 Activity::Waiting(_) => elapsed.waiting_s += weight,
                 Activity::Kernel(entry) => {
                     elapsed.kernel_s += weight;
-                    elapsed.fault_s += if entry == Entry::Fault { weight } else { 0.0 };
+                    if entry == Entry::Fault {
+                        elapsed.fault_s += weight;
+                        elapsed.fault_time_s += weight / f64::from(1 + scope.team(sample).others_in_fault);
+                    }
                 }
             }
         }

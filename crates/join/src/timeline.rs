@@ -8,6 +8,8 @@
 //!  time_s = Σ_k T_k        concurrency[k-1] = T_k / time_s        cpu_s = Σ_k k · T_k
 //! ```
 //!
+//! Samples in the kernel that began with a fault of f give `fault_time_s` in the same way, by the threads in such faults.
+//!
 //! The nearest sample of another thread shows its activity, and is up to half a period away. Code that changes place faster than that
 //! would seem independent. So among samples with the same number of running peers, those with samples of their peers nearest in time
 //! represent all (`elapsed`): a quarter of them, between 64 and 1,000. This needs sampling clocks that drift against each other; if the
@@ -15,7 +17,7 @@
 //!
 //! A sample may land one instruction late (skid): this blurs the times at the edges of functions and loops by that much.
 
-use super::attributed::{Activity, AttributedSample, Peers};
+use super::attributed::{Activity, AttributedSample, Entry, Peers};
 use super::waiting::Wait;
 use rprof_profile::evidence::timed::OnCpu;
 
@@ -69,6 +71,10 @@ impl Peers {
                 self.in_loop.at_work += u16::from(peer.innermost == sample.innermost);
             }
             Activity::Work => self.others_elsewhere = true,
+            Activity::Kernel(Entry::Fault) if peer.function == sample.function => {
+                self.in_function.others_in_fault += 1;
+                self.in_loop.others_in_fault += u16::from(peer.innermost == sample.innermost);
+            }
             Activity::Waiting(Wait::Lock) => self.locked_out = true,
             Activity::Waiting(Wait::Barrier | Wait::Ranks) | Activity::Kernel(_) => {}
         }
@@ -190,5 +196,21 @@ mod tests {
         waiting.activity = Activity::Waiting(Wait::Lock);
         let seen = peers(&[sample(1.0, 0, 7), waiting], &[]);
         assert_eq!((seen[0].in_function.at_work, seen[0].others_elsewhere, seen[0].locked_out), (1, false, true));
+    }
+
+    #[test]
+    fn peers_in_a_fault_of_the_same_function_are_counted() {
+        let in_kernel = |t_s, thread, function, entry| AttributedSample {
+            activity: Activity::Kernel(entry),
+            ..sample(t_s, thread, function)
+        };
+        let samples = [
+            in_kernel(1.0, 0, 7, Entry::Fault),
+            in_kernel(1.1, 1, 7, Entry::Fault),
+            in_kernel(1.2, 2, 8, Entry::Fault),
+            in_kernel(1.3, 3, 7, Entry::SystemCall),
+        ];
+        let seen: Vec<_> = peers(&samples, &[]).iter().map(|s| s.in_function.others_in_fault).collect();
+        assert_eq!(seen, [1, 1, 0, 2]);
     }
 }

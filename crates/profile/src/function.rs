@@ -60,6 +60,9 @@ pub struct Function {
     /// The part of `kernel_s` that began at an instruction that is no system call: page faults, for the most part.
     #[serde(default)]
     pub fault_s: Option<f64>,
+    /// Elapsed seconds in which at least one thread was in such a fault (not part of `time_s`).
+    #[serde(default)]
+    pub fault_time_s: Option<f64>,
     /// Team size: threads that had work in it.
     pub team: Option<u32>,
     /// Each thread's part in it.
@@ -377,6 +380,18 @@ pub struct Saving {
     pub program_seconds: Option<f64>,
     /// Advice, with the evidence.
     pub advice: String,
+}
+
+impl Saving {
+    /// The saving with none of its figures above `most` seconds.
+    pub fn within(self, most: f64) -> Saving {
+        Saving {
+            seconds: self.seconds.min(most),
+            seconds_max: self.seconds_max.min(most),
+            program_seconds: self.program_seconds.map(|seconds| seconds.min(most)),
+            ..self
+        }
+    }
 }
 
 /// Figures of one source line.

@@ -115,6 +115,8 @@ pub struct Block {
     pub last: u32,
     /// Target of its last instruction if that is a direct jump; 0 otherwise.
     pub target: u64,
+    /// It is a loop in which each iteration waits for the one before, by more than a sum: vectors make no iteration shorter.
+    pub is_serial: bool,
 }
 
 /// The blocks of all bursts.

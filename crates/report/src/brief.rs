@@ -229,9 +229,8 @@ fn row(gain: &Gain<'_>, busy: f64) -> [String; 6] {
     [f.name.clone(), saves, by, share.map_or_else(absent, percent), table::class(f), at]
 }
 
-/// The savings of `f` as short phrases, best first: `755 ms by predictable branches`.
+/// The savings of `f` as short phrases, in their order: `755 ms by predictable branches`.
 pub fn phrases(f: &Function) -> Vec<String> {
-    let mut savings: Vec<_> = table::savings(f).iter().collect();
-    savings.sort_by(|a, b| ranking::of_program(b).total_cmp(&ranking::of_program(a)));
-    savings.iter().map(|s| format!("{} by {}", seconds(ranking::of_program(s)), words::removals(&s.remove))).collect()
+    let savings = table::savings(f).iter();
+    savings.map(|s| format!("{} by {}", seconds(ranking::of_program(s)), words::removals(&s.remove))).collect()
 }

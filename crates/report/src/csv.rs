@@ -38,7 +38,7 @@ const FIELDS: [Field; 31] = [
     ("confidence", |f| f.analysis.confidence.as_ref().map(|c| c.level.name().to_owned())),
     ("nearest", |f| f.analysis.nearest.clone()),
     ("roof_fraction", |f| text(f.analysis.roof_fraction)),
-    ("best_saving_s", |f| text(f.analysis.savings.first().map(|s| s.seconds))),
+    ("best_saving_s", |f| text(f.analysis.savings.iter().map(|s| s.seconds).reduce(f64::max))),
 ];
 
 fn text<T: ToString>(value: Option<T>) -> Option<String> {

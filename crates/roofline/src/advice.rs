@@ -3,7 +3,7 @@
 use rprof_isa::facts::AccessKind;
 use rprof_isa::operation::{FpOp, Width};
 use rprof_profile::Function;
-use rprof_profile::function::{Chain, ChainStep};
+use rprof_profile::function::{Chain, ChainStep, Cycle};
 
 use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
@@ -242,12 +242,24 @@ fn simd(subject: &Subject<'_>) -> String {
     let useful = work.mix.first().and_then(|e| subject.host.useful_width(e.op, e.precision));
     let width = useful.map_or("vector registers".into(), |w| format!("{}-bit registers", w.name()));
     let place = at_loop(f);
+    let order = another_order(subject);
     match 100 * scalar / all.max(1) {
         50.. => format!(
-            "{} % of its floating-point arithmetic is scalar: vectorise the loop{place} for {width}.",
+            "{} % of its floating-point arithmetic is scalar: vectorise the loop{place} for {width}{order}.",
             100 * scalar / all.max(1)
         ),
-        _ => format!("Its arithmetic uses narrower registers or masked-off lanes: use all lanes of {width}{place}."),
+        _ => format!(
+            "Its arithmetic uses narrower registers or masked-off lanes: use all lanes of {width}{place}{order}."
+        ),
+    }
+}
+
+/// What vectors do to the order of a floating-point sum, if the loop has one.
+pub(super) fn another_order(subject: &Subject<'_>) -> &'static str {
+    if chain::is_reordered(subject) {
+        ", with partial results that are put together at the end (-fassociative-math, or by hand): its last digits change"
+    } else {
+        ""
     }
 }
 
@@ -285,7 +297,7 @@ fn latency_advice(subject: &Subject<'_>) -> String {
     let chase = f
         .work
         .as_ref()
-        .and_then(|w| w.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)).max_by_key(|c| c.iterations));
+        .and_then(|w| w.chains.iter().filter(|c| c.cycles.iter().any(Cycle::is_chase)).max_by_key(|c| c.iterations));
     match chase {
         Some(c) => format!(
             "In {} each load's address comes from the load before, one walk at a time: with several lists 16 walks could go on at once, as \

@@ -69,7 +69,7 @@ pub fn fma_deficient(subject: &Subject<'_>) -> bool {
 
 /// Parallel deficiencies, for functions with several threads, which were allowed more than one CPU while they ran. That a function
 /// had one thread concerns the program: [`parallelism`](super::parallelism).
-pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
+fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
     if subject.team.size < 2 || subject.team.allowed.is_none_or(|allowed| allowed < 2) {
         return Vec::new();
     }
@@ -77,6 +77,13 @@ pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
     let room = subject.team.allowed.is_some_and(|allowed| subject.team.size < allowed);
     let threads = room.then_some(Deficiency::Threads);
     threads.into_iter().chain([Deficiency::Imbalance]).collect()
+}
+
+/// [`parallel_candidates`] without those that a deficiency of memory names better: where memory holds a function with uneven bytes, it is
+/// its data that is to be shared out.
+pub fn parallel_of(subject: &Subject<'_>, binding: Option<TermId>) -> Vec<Deficiency> {
+    let of_data = binding == Some(TermId::Dram) && subject.spread.is_uneven();
+    parallel_candidates(subject).into_iter().filter(|d| !of_data || *d != Deficiency::Imbalance).collect()
 }
 
 /// Classifies `subject` by its `bound`, its account and its time in the kernel.
@@ -169,7 +176,7 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         }
         _ => most(core_candidates(subject)).map(|(d, g)| (Some(d), g)),
     };
-    if let Some((d, gained)) = most(parallel_candidates(subject))
+    if let Some((d, gained)) = most(parallel_of(subject, Some(term)))
         && other.is_none_or(|(_, g)| gained > g)
     {
         return match d {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! core rung i     value = work / T_core(deficiencies 1…i removed)      never falls from rung to rung
-//! memory level    value = value_alone = work / T_level
+//! memory level    value = value_alone = work / T_level                   at most work / bytes there × the best bandwidth of any stream
 //! value_alone     roof × simd_use, roof × fma_balance, roof × ilp, roof × λ, work / T_issue …, at most the roof
 //! ```
 //!
@@ -19,7 +19,7 @@ use super::class;
 use super::deficiency::{Deficiency, Removed};
 use super::host::Scaling;
 use super::metrics::Axis;
-use super::terms::{Subject, Term, TermId, pipe};
+use super::terms::{Subject, Term, TermId, bandwidth, pipe};
 
 const MEMORY: [TermId; 5] = [TermId::Latency, TermId::Dram, TermId::L3, TermId::L2, TermId::L1];
 
@@ -181,11 +181,26 @@ fn divider_alone(subject: &Subject<'_>, work: f64, roof: f64) -> Option<f64> {
     Some(if seconds > 0.0 { (work / seconds).min(roof) } else { roof })
 }
 
-/// The ceiling of a memory level; of memory itself two if its controllers were uneven.
+/// The rate at which all bytes of a level come at the best bandwidth that was measured there: a term may leave some of them out, such as
+/// lines that the kernel had just zeroed.
+fn most_of_level(subject: &Subject<'_>, id: TermId, work: f64) -> f64 {
+    let bytes = subject.function.bytes.unwrap_or_default();
+    let (level, bytes) = match id {
+        TermId::L1 => ("l1", bytes.l1),
+        TermId::L2 => ("l2", bytes.l2),
+        TermId::L3 => ("l3", bytes.l3),
+        _ => ("dram", bytes.dram),
+    };
+    let best = bandwidth::best(level, subject.team.most(), subject.host);
+    bytes.filter(|bytes| *bytes > 0).zip(best).map_or(f64::INFINITY, |(bytes, best)| work / bytes as f64 * best)
+}
+
+/// The ceiling of a memory level; of memory itself two if its controllers, or its threads' bytes, were uneven.
 fn memory(subject: &Subject<'_>, bound: &Bound, id: TermId, work: f64) -> Vec<FunctionCeiling> {
+    let most = most_of_level(subject, id, work);
     let ceiling = |name: &str, term: &Term| {
         // A level without traffic, or a function without misses, sets no ceiling.
-        let value = term.seconds.filter(|t| *t > 0.0).map(|t| work / t);
+        let value = term.seconds.filter(|t| *t > 0.0).map(|t| (work / t).min(most));
         FunctionCeiling {
             id: name.into(),
             kind: "memory".into(),
@@ -195,7 +210,7 @@ fn memory(subject: &Subject<'_>, bound: &Bound, id: TermId, work: f64) -> Vec<Fu
             refuted: bound.refuted.contains(&id),
         }
     };
-    if id != TermId::Dram || subject.uneven.is_none() {
+    if id != TermId::Dram || subject.uneven.is_none() && !subject.spread.is_uneven() {
         return vec![ceiling(id.name(), bound.term(id))];
     }
     let even = subject.term(id, Removed::only(Deficiency::MemoryImbalance));

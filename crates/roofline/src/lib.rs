@@ -26,11 +26,14 @@ pub mod memory_side;
 pub mod metrics;
 pub mod negligible;
 mod network;
+mod only_loop;
+mod order;
 pub mod parallelism;
 mod prefetch;
 pub mod products;
 pub mod ranking;
 pub mod remarks;
+mod removal;
 pub mod reuse;
 pub mod rough;
 pub mod savings;
@@ -54,7 +57,7 @@ use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 13;
+pub const MODEL_VERSION: u32 = 14;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";
@@ -160,6 +163,7 @@ fn analyse_part(functions: &mut [Function], context: Context<'_>, run: negligibl
         let is_kept = bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram);
         all.push(FunctionFindings { refuted, kept: is_kept.then(|| (function.name.clone(), bound.kept)) });
         analyse_loops(function, context, run);
+        only_loop::complete(function);
     }
     all
 }
@@ -193,7 +197,8 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
 
 fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     let expected = function.analysis.expected.take();
-    function.source.retain(|key, _| !key.starts_with("terms.") && key != "class" && key != "ilp");
+    let of_analysis = |key: &str| key.starts_with("terms.") || ["class", "ilp", "flop_rate"].contains(&key);
+    function.source.retain(|key, _| !of_analysis(key));
     let (analysis, bound) = analysis(function, context);
     if let (None, Some(reason)) = (&analysis.class, rough::why_unknown(function)) {
         function.source.insert("class".into(), not("analysed", reason));
@@ -250,11 +255,11 @@ pub fn analysis(function: &Function, context: Context<'_>) -> (Analysis, Bound) 
         terms: terms::stored(&bound.terms),
         confidence: confidence::of(function, &verdict, around),
         remarks: remarks::of(&subject, &bound, &verdict),
+        savings: savings::savings(&subject, &bound, &verdict, around.wall_s),
         binding: verdict.binding,
         class: verdict.class,
         nearest: verdict.nearest,
         roof_fraction: verdict.roof_fraction,
-        savings: savings::savings(&subject, &bound),
         ..Analysis::default()
     };
     if let Some(axis) = Axis::of(function) {

@@ -1,13 +1,13 @@
-//! Functions by the seconds of the whole program that their best removal saves.
+//! Functions by the seconds of the whole program that their first removal saves.
 //!
 //! ```text
-//! gain(f) = max over savings of (program_seconds, else seconds)      the time counts only while no other function runs
+//! gain(f) = program_seconds (else seconds) of the first saving       the time counts only while no other function runs
 //! ```
 
 use rprof_profile::Function;
 use rprof_profile::function::Saving;
 
-/// A function and its best saving.
+/// A function and its first saving.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain<'p> {
     pub function: &'p Function,
@@ -20,9 +20,8 @@ impl<'p> Gain<'p> {
     pub fn of(function: &'p Function) -> Gain<'p> {
         // If its own time is not known, what the program gains may be: of calls of MPI, which take no CPU time.
         let is_known = |saving: &&Saving| function.time_s.is_some() || saving.program_seconds.is_some();
-        let known = function.analysis.savings.iter().filter(is_known);
-        let saving = known.max_by(|a, b| of_program(a).total_cmp(&of_program(b)));
-        Gain { function, saving: saving.filter(|saving| of_program(saving) > 0.0) }
+        let mut known = function.analysis.savings.iter().filter(is_known);
+        Gain { function, saving: known.find(|saving| of_program(saving) > 0.0) }
     }
 
     /// Seconds of the program; 0 without a saving.

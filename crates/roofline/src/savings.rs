@@ -7,18 +7,21 @@
 //! program_seconds = seconds × share of its time in which no other function runs
 //! ```
 //!
+//! No saving exceeds the elapsed time in which the function ran (its page faults apart, in which it was in the kernel), nor that of the run.
+//!
 //! own is the cost of the deficiency if nothing overlaps: no more of the unexplained time can be due to it. Savings from an account
 //! replace the differences of bounds ([`what_if`](super::what_if)). If no ceiling explains the time, those of the core do not limit the
-//! function, and their removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; if there is none, the
-//! smallest pair that does.
+//! function, and their removal is not listed. Single deficiencies that gain at least 5 % of T; if there is none, the smallest pair that
+//! does.
 
 use rprof_profile::function::Saving;
 
 use super::advice;
 use super::bound::Bound;
-use super::class::{self, EXPLAINED};
+use super::class::{self, EXPLAINED, Verdict};
 use super::deficiency::{Deficiency, Removed};
 use super::memory_side;
+use super::order;
 use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, misses};
@@ -27,8 +30,9 @@ use super::what_if;
 /// A removal is listed if it gains this share of T.
 const WORTHWHILE: f64 = 0.05;
 
-/// The savings of one function. Deficiencies that neither bind nor are next gain nothing and are not among them.
-pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
+/// The savings of one function, in [order](super::order). Deficiencies that neither bind nor are next gain nothing and are not among them.
+/// `wall_s`: elapsed seconds of the run, if they are known.
+pub fn savings(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict, wall_s: Option<f64>) -> Vec<Saving> {
     let mut all = what_if::savings(subject);
     all.extend(prefetch::saving(subject));
     // A change that gained nothing in the replay gains nothing by a difference of bounds, either.
@@ -36,7 +40,10 @@ pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     replaced.extend(what_if::replayed(subject));
     let is_told = |saving: &Saving| saving.remove.iter().any(|name| replaced.contains(name));
     all.extend(by_bound(subject, bound).into_iter().filter(|saving| !is_told(saving)));
-    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let most = wall_s.unwrap_or(f64::INFINITY);
+    let mut all: Vec<Saving> = all.into_iter().map(|saving| saving.within(most)).collect();
+    all.retain(|saving| saving.seconds_max > 0.0);
+    order::put_in_order(&mut all, verdict.class.as_deref());
     all
 }
 
@@ -80,7 +87,7 @@ fn by_bound(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
 
 /// (`seconds`, `seconds_max`) of the module's docstring for a bound that falls from `before` to `after`.
 fn seconds(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency], before: f64, after: f64) -> (f64, f64) {
-    let Some(time) = subject.function.time_s.filter(|t| *t > 0.0) else { return (before - after, before - after) };
+    let Some(time) = subject.function.time_s else { return (before - after, before - after) };
     if time <= before {
         let seconds = (1.0 - after / before) * time;
         return (seconds, seconds);
@@ -101,7 +108,7 @@ fn seconds(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency], before: 
 }
 
 fn candidates(subject: &Subject<'_>, bound: &Bound) -> Vec<Deficiency> {
-    let parallel = class::parallel_candidates(subject);
+    let parallel = class::parallel_of(subject, bound.binding.map(|(term, _)| term));
     let time = subject.function.time_s.filter(|t| *t > 0.0);
     let explained = time.zip(bound.seconds()).is_none_or(|(time, seconds)| seconds >= EXPLAINED * time);
     Deficiency::ALL

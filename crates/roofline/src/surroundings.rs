@@ -8,6 +8,8 @@ use rprof_profile::{Function, Profile};
 pub struct Surroundings {
     /// CPU seconds that one sample represents; `None` if that is not known.
     pub period_s: Option<f64>,
+    /// Elapsed seconds of the native run; `None` without one.
+    pub wall_s: Option<f64>,
     /// Seconds in which threads were kept off their CPUs / seconds in which they could have run; 0 if not measured.
     pub kept_off: f64,
     /// Functions with memory traffic.
@@ -50,7 +52,13 @@ impl Surroundings {
         let by_rate = timed().find_map(|p| p.frequency_hz).filter(|hz| *hz > 0.0).map(|hz| 1.0 / hz);
         let period_s = by_rate.or((samples > 0 && seconds > 0.0).then(|| seconds / samples as f64));
         let movers = profile.functions.iter().filter_map(Mover::of).collect();
-        Surroundings { period_s, kept_off: timed().filter_map(|p| p.kept_off_share).fold(0.0, f64::max), movers }
+        Surroundings {
+            period_s,
+            // Of a merged profile the sum: one run may have followed the other.
+            wall_s: timed().map(|p| p.wall_s).reduce(|a, b| a + b).filter(|s| *s > 0.0),
+            kept_off: timed().filter_map(|p| p.kept_off_share).fold(0.0, f64::max),
+            movers,
+        }
     }
 
     /// Samples that `function` has, from its CPU time.

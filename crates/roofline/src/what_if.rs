@@ -45,7 +45,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
             seconds,
             seconds_max: share * time,
             program_seconds: subject.alone_share().map(|alone| seconds * alone),
-            advice: advice(*changes, account, share),
+            advice: advice(subject, *changes, account, share),
         }
     });
     all.extend(replayed);
@@ -59,17 +59,21 @@ pub fn replayed(subject: &Subject<'_>) -> Vec<String> {
     changes.filter(|changes| changes.second.is_none()).map(|changes| removes(changes.first).to_owned()).collect()
 }
 
-/// Seconds in the kernel that page faults took on its behalf: `fault_s`, on as many CPUs at once as the function had.
+/// Elapsed seconds in the kernel that page faults took on its behalf.
 fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
     let f = subject.function;
     let (fault_s, cpu_s) = (f.fault_s?, f.cpu_s?);
     if fault_s < WORTHWHILE * (fault_s + cpu_s) || cpu_s <= 0.0 {
         return None;
     }
-    // The CPU time is that of all its threads: at once as they were at work, and never longer than it lasted.
-    let threads = f64::from(f.team.unwrap_or(1)).max(1.0);
-    let at_once = (cpu_s / f.time_s.filter(|s| *s > 0.0)?).clamp(1.0, threads);
-    let seconds = fault_s / at_once;
+    let seconds = match f.fault_time_s {
+        Some(elapsed) => elapsed.min(fault_s),
+        // Profiles without it: its threads faulted together as they worked together.
+        None => {
+            let threads = f64::from(f.team.unwrap_or(1)).max(1.0);
+            fault_s / (cpu_s / f.time_s.filter(|s| *s > 0.0)?).clamp(1.0, threads)
+        }
+    };
     Some(Saving {
         remove: vec!["page-faults".to_owned()],
         seconds,
@@ -145,8 +149,8 @@ fn out_of_order(t: &Traffic) -> f64 {
     others / t.lines_of_known_order().max(1.0)
 }
 
-fn advice(changes: Changes, account: &Account, share: f64) -> String {
-    let all: Vec<String> = changes.iter().map(|change| capital(&words(change, account))).collect();
+fn advice(subject: &Subject<'_>, changes: Changes, account: &Account, share: f64) -> String {
+    let all: Vec<String> = changes.iter().map(|change| capital(&words(subject, change, account))).collect();
     let limit = match changes.first {
         // Such a change of the code brings others with it: a compiler that vectorises unrolls and fuses, too.
         WhatIf::Branchless | WhatIf::AllLanes => format!("Replayed so, {:.0} % of its time is gone", 100.0 * share),
@@ -163,7 +167,7 @@ fn capital(words: &str) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
-fn words(change: WhatIf, account: &Account) -> String {
+fn words(subject: &Subject<'_>, change: WhatIf, account: &Account) -> String {
     let cost = |cause: Cause| 100.0 * account.part(cause) / account.model_s;
     match change {
         WhatIf::PerfectPrediction => format!(
@@ -174,7 +178,10 @@ fn words(change: WhatIf, account: &Account) -> String {
             "{:.0} % of its time is latency of operations that wait for one another: unroll with several partial results",
             cost(Cause::Chain)
         ),
-        WhatIf::AllLanes => "its arithmetic does not fill the vector registers: vectorise its loop".into(),
+        WhatIf::AllLanes => {
+            let order = super::advice::another_order(subject);
+            format!("its arithmetic does not fill the vector registers: vectorise its loop{order}")
+        }
         WhatIf::HitsInL1 => format!(
             "{:.0} % of its time it waits for L2, L3 and memory: keep reused data close together, or prefetch them",
             cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)

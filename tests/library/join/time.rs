@@ -171,6 +171,27 @@ fn kernel_time_is_apart_and_blocked_threads_take_none() {
 }
 
 #[test]
+fn faults_of_threads_at_once_share_the_elapsed_time() {
+    let faulting = |thread: u32, from_s: f64| {
+        (0..100).map(move |i| {
+            let mut sample = sample(from_s + f64::from(i) * 1e-3, thread, &[at(1)]);
+            sample.kernel = i % 2 == 1;
+            sample
+        })
+    };
+    let of = |second_from_s| {
+        let profile = joined(Some(&timed(faulting(0, 0.0).chain(faulting(1, second_from_s)).collect())), None);
+        let work = function(&profile, "work");
+        (work.fault_s, work.fault_time_s)
+    };
+    let (together, in_turn) = (of(2e-4), of(1.0));
+    close(together.0, 0.1, 1e-9);
+    close(together.1, 0.05, 1e-9);
+    close(in_turn.0, 0.1, 1e-9);
+    close(in_turn.1, 0.1, 1e-9);
+}
+
+#[test]
 fn a_spin_loop_inside_a_function_is_found_by_its_structure() {
     // 0: addsd xmm0,xmm1; 4: dec ecx; 6: jne 0; 8: pause; a: mov eax,[rdi]; c: test eax,eax; e: je 8; 10: ret
     let code =

@@ -35,7 +35,8 @@ impl Core<'_> {
     }
 
     /// By block: number of consecutive executions that one would replace if the loop's narrow arithmetic used the widest vectors. In
-    /// floating point the widest operations decide it, in a loop of integers the smallest elements that it accesses.
+    /// floating point the widest operations decide it, in a loop of integers the smallest elements that it accesses. Sums are split into
+    /// partial results; a loop with a recurrence stays as it is.
     pub(super) fn lanes(&self, burst: &Burst) -> Vec<u32> {
         let bits = self.core.vector_bits;
         let program = &self.code.program;
@@ -55,7 +56,8 @@ impl Core<'_> {
             }
         }
         let of = |n: u32| match arithmetic(n) {
-            _ if !loops(n) => 1,
+            // An iteration of vectors takes as long as one of scalars, and there is nothing to do at once.
+            _ if !loops(n) || program.block(n).0.is_serial => 1,
             Some(has) => (bits / has).max(1),
             None => (bits / elements[n as usize]).max(1),
         };

@@ -292,6 +292,26 @@ fn a_product_and_the_sum_that_takes_it_become_one() {
 }
 
 #[test]
+fn vectors_shorten_sums_and_no_recurrence() {
+    let operation = |code, to, from| Instruction::with2(code, to, from).unwrap();
+    let (add, multiply) = (Code::Addsd_xmm_xmmm64, Code::Mulsd_xmm_xmmm64);
+    let left = |body: &[Instruction]| {
+        let of = Loop::new(body, 400, none);
+        of.cycles(&core(), Some(WhatIf::AllLanes)) / of.cycles(&core(), None)
+    };
+    // s += c: four partial sums at least.
+    assert!(left(&[operation(add, XMM0, XMM15)]) < 0.6);
+    // x = x·a + b, alone and four of them side by side; x = fma(x, a, b).
+    let step = |x| [operation(multiply, x, XMM15), operation(add, x, XMM5)];
+    near(left(&step(XMM0)), 1.0, 0.01);
+    near(left(&[XMM0, XMM1, XMM2, XMM3].map(step).concat()), 1.0, 0.01);
+    let fused = |code, to, a, b| Instruction::with3(code, to, a, b).unwrap();
+    near(left(&[fused(Code::VEX_Vfmadd132sd_xmm_xmm_xmmm64, XMM0, XMM5, XMM15)]), 1.0, 0.01);
+    // s = fma(a, b, s) is a sum.
+    assert!(left(&[fused(Code::VEX_Vfmadd231sd_xmm_xmm_xmmm64, XMM0, XMM5, XMM15)]) < 0.6);
+}
+
+#[test]
 fn a_word_waits_for_both_stores_that_it_is_put_together_from() {
     let at = |displacement| MemoryOperand::with_base_displ(R14, displacement);
     let body = [

@@ -6,8 +6,9 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInf
 
 use crate::form::{Form, width_index};
 use crate::op::{Block, NO_FORM, Op, Program, Renaming, kind};
+use rprof_isa::dependency::{Cycle, are_serial};
 use rprof_isa::facts::{AccessKind, InstructionClass, InstructionFacts};
-use rprof_isa::x86_64::{block_issue_slots, classify};
+use rprof_isa::x86_64::{analyse_body, block_issue_slots, classify};
 use rprof_profile::CodeRef;
 use rprof_profile::evidence::bursts::TracedBlock;
 
@@ -59,9 +60,16 @@ pub fn program(blocks: &[TracedBlock], renames_additions: bool) -> Program {
             first,
             last: program.ops.len() as u32,
             target: direct.map_or(0, Instruction::near_branch_target),
+            is_serial: direct.is_some_and(|last| last.near_branch_target() == block.start) && is_serial(&instructions),
         });
     }
     program
+}
+
+/// Whether a loop with this body has a recurrence or follows addresses that it loads.
+fn is_serial(body: &[Instruction]) -> bool {
+    analyse_body(body)
+        .is_some_and(|found| are_serial(&found.cycles, found.stored) || found.cycles.iter().any(Cycle::is_chase))
 }
 
 fn is_branch(instruction: Option<&Instruction>) -> bool {

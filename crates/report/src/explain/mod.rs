@@ -12,7 +12,6 @@ mod places;
 
 use std::collections::BTreeMap;
 
-use rprof_model::ranking;
 use rprof_profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds};
@@ -132,9 +131,7 @@ fn rank(profile: &Profile, f: &Function) -> Option<usize> {
 }
 
 fn helps(f: &Function) -> Vec<String> {
-    let mut savings: Vec<_> = table::savings(f).iter().collect();
-    savings.sort_by(|a, b| ranking::of_program(b).total_cmp(&ranking::of_program(a)));
-    let line = |s: &&rprof_profile::function::Saving| {
+    let line = |s: &rprof_profile::function::Saving| {
         let range = number::range(s.seconds, s.seconds_max);
         let whole = match s.program_seconds {
             Some(p) if p < 0.95 * s.seconds => format!(", {} of the program", seconds(p)),
@@ -142,7 +139,7 @@ fn helps(f: &Function) -> Vec<String> {
         };
         format!("→ {} ({range}{whole}): {}", s.remove.join(" + "), s.advice)
     };
-    savings.iter().map(line).chain(f.analysis.remarks.iter().map(|remark| format!("· {remark}"))).collect()
+    table::savings(f).iter().map(line).chain(f.analysis.remarks.iter().map(|remark| format!("· {remark}"))).collect()
 }
 
 fn time(f: &Function) -> Vec<String> {

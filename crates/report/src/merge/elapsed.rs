@@ -24,6 +24,7 @@ fn beside(into: &mut Function, other: &Function) {
         mean_of(&together(short, long), short_s, long, long_s - short_s)
     });
     into.time_s = times.map(|(a, b)| a.max(b));
+    into.fault_time_s = into.fault_time_s.zip(other.fault_time_s).map(|(a, b)| a.max(b));
     into.time_ci95_s = into.time_ci95_s.zip(other.time_ci95_s).map(|(a, b)| a.max(b));
     into.exclusive_s = into.exclusive_s.zip(other.exclusive_s).map(|(a, b)| a.min(b));
     into.team = into.team.zip(other.team).map(|(a, b)| a + b);
@@ -35,6 +36,7 @@ fn in_turn(into: &mut Function, other: &Function) {
     let times = into.time_s.zip(other.time_s);
     into.concurrency = times.map_or(Vec::new(), |(a, b)| mean_of(&into.concurrency, a, &other.concurrency, b));
     into.time_s = times.map(|(a, b)| a + b);
+    into.fault_time_s = into.fault_time_s.zip(other.fault_time_s).map(|(a, b)| a + b);
     into.time_ci95_s = into.time_ci95_s.zip(other.time_ci95_s).map(|(a, b)| a.hypot(b));
     into.exclusive_s = into.exclusive_s.zip(other.exclusive_s).map(|(a, b)| a + b);
     into.team = into.team.zip(other.team).map(|(a, b)| a.max(b));

@@ -26,7 +26,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent if they are empty.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 75] = [
+    const NAMES: [&str; 76] = [
         "disassembly",
         "left_out",
         "callers",
@@ -39,6 +39,7 @@ fn optional(pointer: &str) -> bool {
         "waiting_s",
         "kernel_s",
         "fault_s",
+        "fault_time_s",
         "what_if_s",
         "branches",
         "concurrency",

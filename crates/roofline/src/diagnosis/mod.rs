@@ -21,6 +21,7 @@ mod kernel;
 mod libraries;
 mod ownership;
 mod place;
+mod precedence;
 mod processes;
 mod program;
 mod regions;
@@ -96,6 +97,7 @@ pub fn of(profile: &Profile) -> Option<Diagnosis> {
     let mut all: Vec<Candidate> = all.into_iter().map(|candidate| candidate.within(program.wall_s)).collect();
     all.retain(|candidate| candidate.held_s >= MENTIONED * program.wall_s);
     all.sort_by(|a, b| b.worth().total_cmp(&a.worth()));
+    precedence::put_lower_rungs_first(&program, &mut all);
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_else(|| Candidate::unknown(program.hottest()));
     let others: Vec<Candidate> = all.collect();

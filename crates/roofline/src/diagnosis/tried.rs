@@ -5,6 +5,8 @@ use rprof_profile::function::Function;
 use rprof_profile::trial::{Change, Ratio, Trial};
 use rprof_profile::vocabulary::Class;
 
+use crate::removal;
+
 use super::advice;
 use super::candidate::{Candidate, Interval};
 use super::family::Family;
@@ -80,7 +82,7 @@ fn class(program: &Program<'_>, trial: &Trial) -> Option<Class> {
             _ => Class::Sharing,
         }),
         Change::LoadsFromL1 => {
-            Some(by_model.filter(|class| advice::is_of_memory(*class)).unwrap_or(Class::DramLatency))
+            Some(by_model.filter(|class| removal::is_of_memory(*class)).unwrap_or(Class::DramLatency))
         }
         _ => change.cause(),
     }

@@ -7,6 +7,7 @@ use rprof_profile::vocabulary::Class;
 
 use crate::account;
 use crate::ranking::of_program;
+use crate::removal;
 use crate::terms::chain;
 
 use super::advice;
@@ -68,7 +69,7 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
     }
     let mut all: Vec<Candidate> = Vec::new();
     for saving in f.analysis.savings.iter().filter(|saving| is_of_time(saving)) {
-        let class = saving.remove.first().map_or(own, |removal| advice::class_of(removal, own));
+        let class = saving.remove.first().map_or(own, |removal| removal::class_of(removal, own));
         let because = vec![share.clone(), why(f, class)];
         let saves = program_saving(program, saving);
         all.push(blank(class, Some(saves), Some(advice::of_saving(f, saving)), level, because));
@@ -76,7 +77,8 @@ fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
     if let Some(beyond) = beyond_the_model(f) {
         let seconds = beyond.seconds(time);
         let because = vec![share.clone(), why(f, beyond.class)];
-        let is_its = |saving: &&Saving| saving.remove.iter().any(|r| advice::class_of(r, beyond.class) == beyond.class);
+        let is_its =
+            |saving: &&Saving| saving.remove.iter().any(|r| removal::class_of(r, beyond.class) == beyond.class);
         let words = f.analysis.savings.iter().find(is_its).map(|saving| advice::of_saving(f, saving));
         let words = words.or_else(|| advice::of_class(f, beyond.class));
         all.push(blank(beyond.class, Some(seconds), words, Level::Low, because));

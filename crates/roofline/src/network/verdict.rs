@@ -8,12 +8,13 @@
 //!   what their bytes need                       network-bandwidth
 //! these parts are less than half of them        unknown, and no saving
 //! else                                          the largest part
-//! saving of the program = seconds of all ranks / ranks
+//! saving of the program = seconds of all ranks / ranks     at most the elapsed time of the longest rank
 //! ```
 
 use std::collections::BTreeMap;
 
 use super::{cost, ranks_of_a_host};
+use crate::order;
 use rprof_profile::Profile;
 use rprof_profile::communication::{Communication, NetworkSeconds};
 use rprof_profile::function::Saving;
@@ -76,6 +77,7 @@ pub fn classify(of: &mut Communication) {
 /// Gives functions that are longer in their own calls of MPI than at work the classes and the savings of these calls.
 pub fn carry_over(profile: &mut Profile) {
     let ranks = profile.run.ranks.len().max(1) as f64;
+    let elapsed_s = profile.run.ranks.iter().filter_map(|rank| rank.wall_s).reduce(f64::max);
     let Some(mpi) = &profile.mpi else { return };
     let mut by_caller: BTreeMap<(&str, &str), Vec<&CallSite>> = BTreeMap::new();
     for site in mpi.sites.iter().filter(|site| site.is_communication()) {
@@ -104,15 +106,18 @@ pub fn carry_over(profile: &mut Profile) {
         analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained).map(str::to_owned);
         analysis.confidence = None;
         let worthwhile = |(_, s): &(&str, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
-        let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| Saving {
-            remove: vec![class.to_owned()],
-            seconds: seconds / ranks,
-            seconds_max: seconds / ranks,
-            program_seconds: Some(seconds / ranks),
-            advice: advice(class, sites, seconds, mpi),
+        let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| {
+            let saving = Saving {
+                remove: vec![class.to_owned()],
+                seconds: seconds / ranks,
+                seconds_max: seconds / ranks,
+                program_seconds: Some(seconds / ranks),
+                advice: advice(class, sites, seconds, mpi),
+            };
+            saving.within(elapsed_s.unwrap_or(f64::INFINITY))
         });
         analysis.savings.splice(0..0, of_network);
-        analysis.savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        order::put_in_order(&mut analysis.savings, analysis.class.as_deref());
     }
 }
 

@@ -84,6 +84,14 @@ pub fn past_the_caches(mut t: Traffic) -> Traffic {
     t
 }
 
+/// The best measured bandwidth of any kind of stream at `level` (`l1` … `dram`) on up to `threads` threads, in bytes a second.
+pub fn best(level: &str, threads: u32, host: Host<'_>) -> Option<f64> {
+    let kinds = L1_KINDS.iter().chain(&NT_KINDS).map(|(kind, _)| format!("{level}.{kind}"));
+    let scaling = if matches!(level, "l1" | "l2") { Scaling::PerCore } else { Scaling::Shared };
+    let rates = kinds.flat_map(|id| (1..=threads).filter_map(move |k| host.peek(&id, k, scaling)));
+    rates.reduce(f64::max)
+}
+
 /// Seconds for traffic with known stores, filled and non-temporal, with a share on small pages.
 fn traffic_seconds(t: &Traffic, small_share: f64, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let total = t.dram_read + t.dram_write;

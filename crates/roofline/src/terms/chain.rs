@@ -10,14 +10,15 @@
 //!
 //! A chain that restarts in every iteration, and is shorter than W, is none: the window holds many iterations at once, more than its
 //! floating-point instructions show. With partial results (ILP) a sum waits no more; a recurrence does: each of its values depends
-//! on the one before by more than a sum, or is stored. A vector iteration replaces as many scalar ones as it has lanes, and so does a
-//! link of a chain that becomes vector instructions.
+//! on the one before by more than a sum, or is stored. A vector iteration is as long as a scalar one. It replaces as many scalar ones as it
+//! has lanes only if the chain is a sum, which vectors split into partial results: that changes the order of its operations.
 //!
 //! A chain that runs through has k = 1. Cycles through a load's address are pointer chases: they are memory stalls and
 //! belong to [`latency`](super::latency).
 
 use std::collections::BTreeMap;
 
+use rprof_isa::dependency::are_serial;
 use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::function::{Chain, ChainStep, Cycle};
 
@@ -56,41 +57,23 @@ pub fn breakable(subject: &Subject<'_>) -> bool {
 }
 
 /// Whether each value of `chain` needs the one before for more than a sum, or is a result itself: it has no partial results.
-///
-/// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers are
-/// recurrences, and so are long integer paths (generators of random numbers), and values that a conditional move chooses from results of
-/// the one before. A compare and a conditional move alone are a minimum or maximum.
 pub fn is_recurrence(chain: &Chain) -> bool {
     // A chain that restarts in every iteration waits for no earlier iteration.
-    if chain.restart_every.is_some_and(|every| every <= 1.0) {
-        return false;
-    }
-    chain.cycles.iter().filter(|cycle| !is_chase(cycle)).any(|cycle| {
-        let counter = cycle.steps.iter().all(|step| *step == ChainStep::Integer);
-        let stored = chain.stored && !(counter && cycle.steps.len() == 1);
-        stored || is_mixed(&cycle.steps)
+    let restarts = chain.restart_every.is_some_and(|every| every <= 1.0);
+    !restarts && are_serial(&chain.cycles, chain.stored)
+}
+
+/// Whether vectors change the order of a floating-point sum (product, minimum) of `subject` that takes time: it is split into partial
+/// results.
+pub fn is_reordered(subject: &Subject<'_>) -> bool {
+    let chains = subject.function.work.as_ref().map_or(&[][..], |work| &work.chains);
+    chains.iter().any(|c| {
+        let critical = critical(c, subject.host, &mut Trace::default());
+        let floats = critical.is_some_and(|(cycle, _)| fp_steps(cycle) > 0.0);
+        let restarts = c.restart_every.is_some_and(|every| every <= 1.0);
+        floats && !restarts && can_be_vectorised(c)
     })
 }
-
-fn is_mixed(steps: &[ChainStep]) -> bool {
-    let ops = || {
-        steps.iter().filter_map(|step| match step {
-            ChainStep::Fp { op, .. } => Some(*op),
-            _ => None,
-        })
-    };
-    let has = |wanted: &[FpOp]| ops().any(|op| wanted.contains(&op));
-    let integers = steps.iter().filter(|step| **step == ChainStep::Integer).count();
-    let multiplied = steps.iter().any(|s| matches!(s, ChainStep::IntegerMultiply | ChainStep::IntegerDivide));
-    has(&[FpOp::Div, FpOp::Sqrt])
-        || has(&[FpOp::Mul]) && has(&[FpOp::Add, FpOp::Fma])
-        || multiplied && steps.len() > 1
-        || integers > LONGEST_SUM
-        || integers > 0 && steps.contains(&ChainStep::Select)
-}
-
-/// Integer operations on the path of a sum, unrolled ones included.
-const LONGEST_SUM: usize = 2;
 
 /// Σ over loops of the greatest `seconds` of the loop's chains: those of one loop run side by side.
 pub fn slowest_by_loop<'c>(chains: impl IntoIterator<Item = &'c Chain>, mut seconds: impl FnMut(&Chain) -> f64) -> f64 {
@@ -128,14 +111,9 @@ pub fn critical<'c>(chain: &'c Chain, host: Host<'_>, trace: &mut Trace) -> Opti
     chain
         .cycles
         .iter()
-        .filter(|cycle| !is_chase(cycle))
+        .filter(|cycle| !cycle.is_chase())
         .map(|cycle| (cycle, cycle_seconds(cycle, host, trace)))
         .max_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-/// Whether the cycle goes through the address of a load.
-pub fn is_chase(cycle: &Cycle) -> bool {
-    cycle.steps.contains(&ChainStep::Load)
 }
 
 /// Seconds per iteration of one cycle, Σ latency / distance. A chase's loads are left to [`latency`](super::latency).
@@ -152,7 +130,7 @@ pub fn cycle_seconds(cycle: &Cycle, host: Host<'_>, trace: &mut Trace) -> f64 {
 fn step_seconds(step: ChainStep, producer: ChainStep, host: Host<'_>, trace: &mut Trace) -> f64 {
     let cycles = |n: f64, trace: &mut Trace| n * host.cycle(trace).unwrap_or(0.0);
     match step {
-        ChainStep::Fp { op, precision, width } => fp_latency(op, precision, width, producer, host, trace),
+        ChainStep::Fp { op, precision, width, .. } => fp_latency(op, precision, width, producer, host, trace),
         ChainStep::Vector => {
             first_latency(&["lat.vector", "lat.shuffle"], host, trace).unwrap_or_else(|| cycles(1.0, trace))
         }
@@ -255,7 +233,7 @@ fn overlap(n: f64, window: f64) -> f64 {
 /// Whether the loop of `chain` can be vectorised, as far as the chain shows.
 pub fn can_be_vectorised(chain: &Chain) -> bool {
     let long = chain.iterations as f64 >= SHORTEST * chain.entries.max(1) as f64;
-    long && !chain.cycles.iter().any(is_chase) && !is_recurrence(chain)
+    long && !chain.cycles.iter().any(Cycle::is_chase) && !is_recurrence(chain)
 }
 
 #[cfg(test)]

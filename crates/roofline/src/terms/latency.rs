@@ -13,7 +13,7 @@
 //! in accesses per second; they contain the concurrency that this host reaches. For the cost of pages of 4 KiB see `paging.rs`.
 
 use rprof_profile::evidence::memory::{LINE_BYTES, Traffic};
-use rprof_profile::function::{Chain, ChainStep};
+use rprof_profile::function::{Chain, ChainStep, Cycle};
 
 use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
@@ -44,7 +44,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut 
         trace.lacks("address dependencies not counted");
         return None;
     };
-    let chases: Vec<&Chain> = one_by_loop(work.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)));
+    let chases: Vec<&Chain> = one_by_loop(work.chains.iter().filter(|c| c.cycles.iter().any(Cycle::is_chase)));
     let Some(traffic) = work.traffic else {
         trace.lacks("misses not measured (no memory model ran)");
         return None;
@@ -147,7 +147,7 @@ fn chase_seconds(c: &Chain, flight: Flight, served: Served, memory: Memory<'_>, 
     let steps = c
         .cycles
         .iter()
-        .filter(|cycle| chain::is_chase(cycle))
+        .filter(|cycle| cycle.is_chase())
         .map(|cycle| chain::cycle_seconds(cycle, host, trace))
         .fold(0.0, f64::max);
     let other = c.iterations as f64 * steps;

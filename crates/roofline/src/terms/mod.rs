@@ -167,7 +167,9 @@ impl<'a> Subject<'a> {
             return Term { seconds: Some(0.0), trace: Trace::default() };
         }
         let mut trace = Trace::default();
-        let team = self.team.without(removed);
+        let shares_data = id == TermId::Dram && self.spread.is_uneven() && self.shares_data_out(removed);
+        // Threads that have as many bytes as the others work as long as these.
+        let team = self.team.without(if shares_data { removed.and(Deficiency::Imbalance) } else { removed });
         let seconds = team.seconds(|threads| match id {
             TermId::Pipe => pipe::seconds(self, threads, removed, &mut trace),
             TermId::Chain => chain::seconds(self, threads, removed, &mut trace),
@@ -177,7 +179,7 @@ impl<'a> Subject<'a> {
             TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, removed, &mut trace),
             TermId::Dram => bandwidth::dram_seconds(self, threads, removed, &mut trace),
         });
-        let uneven = id == TermId::Dram && self.spread.is_uneven() && !removed.has(Deficiency::MemoryImbalance);
+        let uneven = id == TermId::Dram && self.spread.is_uneven() && !shares_data;
         let alone = uneven.then(|| self.spread.seconds(|k| bandwidth::dram_seconds(self, k, removed, &mut trace)));
         let seconds = match alone.flatten() {
             Some(alone) => seconds.map(|together| together.max(alone)),
@@ -188,6 +190,12 @@ impl<'a> Subject<'a> {
             return Term { seconds: seconds.map(|s| s / balance), trace };
         }
         Term { seconds, trace }
+    }
+
+    /// Whether removing these lets all threads move as many bytes: their data is shared out, or the work that goes with it.
+    fn shares_data_out(&self, removed: Removed) -> bool {
+        let evens_work = || self.team.without(Removed::only(Deficiency::Imbalance)) != self.team;
+        removed.has(Deficiency::MemoryImbalance) || removed.has(Deficiency::Imbalance) && evens_work()
     }
 
     /// All nine terms in the order of [`TermId::ALL`].

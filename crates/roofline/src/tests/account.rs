@@ -161,7 +161,7 @@ fn an_account_replaces_the_differences_of_bounds() {
 }
 
 fn add() -> rprof_profile::function::ChainStep {
-    rprof_profile::function::ChainStep::Fp { op: FpOp::Add, precision: Precision::Dp, width: Width::Scalar }
+    rprof_profile::function::ChainStep::arithmetic(FpOp::Add, Precision::Dp, Width::Scalar)
 }
 
 #[test]

@@ -68,6 +68,20 @@ fn the_change_that_saves_most_names_the_cause() {
 }
 
 #[test]
+fn a_chain_that_holds_a_function_and_balance_are_named_before_vectors() {
+    let cause = |class, savings: &[(&str, f64)]| {
+        let mut hot = function("hot", "app", 1.9, class);
+        hot.analysis.savings = savings.iter().map(|(remove, seconds)| saving(remove, *seconds)).collect();
+        found(&profile(vec![hot, function("cold", "app", 0.05, Class::Ilp)])).cause
+    };
+    assert_eq!(cause(Class::Ilp, &[("ilp", 1.0), ("simd", 1.6)]), Class::Ilp);
+    assert_eq!(cause(Class::Simd, &[("ilp", 1.0), ("simd", 1.6)]), Class::Simd);
+    assert_eq!(cause(Class::Ilp, &[("ilp", 0.2), ("simd", 1.6)]), Class::Simd, "it gains next to nothing");
+    assert_eq!(cause(Class::Ilp, &[("imbalance", 0.7), ("ilp", 1.0), ("simd", 1.6)]), Class::LoadImbalance);
+    assert_eq!(cause(Class::Mispredict, &[("imbalance", 0.7), ("mispredict", 1.6)]), Class::Mispredict);
+}
+
+#[test]
 fn time_in_a_library_is_its_callers() {
     let mut all = profile(vec![
         function("strlen", "libc.so.6", 1.8, Class::InstructionMix),

@@ -11,8 +11,8 @@ use crate::terms::Subject;
 use rprof_isa::facts::AccessKind::{Load, Store};
 use rprof_isa::facts::InstructionClass::{Alu, Mov};
 use rprof_isa::operation::{FpOp, Precision, Width};
-use rprof_profile::Machine;
 use rprof_profile::function::ChainStep;
+use rprof_profile::{Ceiling, Function, Machine};
 
 fn ops() -> impl Strategy<Value = FpOp> {
     prop::sample::select(vec![FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sqrt, FpOp::Other])
@@ -37,7 +37,7 @@ prop_compose! {
             let precision = if sp { Precision::Sp } else { Precision::Dp };
             k = k.fp(n, op, precision, width);
             if chains > 0 {
-                k = k.chain(chains, &[ChainStep::Fp { op, precision, width }]);
+                k = k.chain(chains, &[ChainStep::arithmetic(op, precision, width)]);
             }
         }
         let bytes = accesses.2.lanes(Precision::Dp) * 8;
@@ -50,6 +50,43 @@ prop_compose! {
         });
         k.threads(threads.0.min(threads.1), threads.1).took(cycles)
     }
+}
+
+/// Bytes of a function that the ceiling `id` is about, by the name of its level.
+fn level(f: &Function, id: &str) -> Option<(&'static str, f64)> {
+    let bytes = f.bytes.unwrap_or_default();
+    let (level, bytes) = match id {
+        "l1" => ("l1", bytes.l1),
+        "l2" => ("l2", bytes.l2),
+        "l3" => ("l3", bytes.l3),
+        _ => ("dram", bytes.dram),
+    };
+    Some((level, bytes.filter(|bytes| *bytes > 0)? as f64))
+}
+
+#[test]
+fn no_bandwidth_of_a_function_is_above_the_best_that_was_measured() {
+    let mut compared = 0;
+    for seed in 0..500 {
+        let mut made = super::random::profile(seed);
+        crate::analyse(&mut made);
+        let f = &made.functions[0];
+        let Some(rate) = f.analysis.flop_rate else { continue };
+        let work = rate * f.time_s.expect("drawn");
+        for ceiling in f.analysis.ceilings.iter().filter(|ceiling| ceiling.kind == "memory") {
+            let Some(((level, bytes), value)) = level(f, &ceiling.id).zip(ceiling.value) else { continue };
+            let of_level = |c: &&Ceiling| {
+                let kind = c.id.split('.').nth(1).unwrap_or_default();
+                let is_stream = ["read", "copy", "triad", "update", "write"].contains(&kind);
+                c.id.split('.').next() == Some(level) && c.threads <= f.team.expect("drawn") && is_stream
+            };
+            let best = made.machine.ceilings.iter().filter(of_level).filter_map(|c| c.value).fold(0.0, f64::max);
+            let bandwidth = value * bytes / work;
+            assert!(bandwidth <= best * (1.0 + 1e-9), "seed {seed}, {}: {bandwidth} above {best}", ceiling.id);
+            compared += 1;
+        }
+    }
+    assert!(compared > 1000, "{compared}");
 }
 
 proptest! {

@@ -5,6 +5,7 @@ use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::Function;
 use rprof_profile::counters::Counter;
 use rprof_profile::evidence::memory::Traffic;
+use rprof_profile::function::PerThread;
 
 /// A stream of 24 bytes an iteration from memory on one thread.
 fn stream(cycles: f64) -> Kernel {
@@ -117,4 +118,45 @@ fn full_queues_leave_prefetching_nothing_to_gain() {
     requests.counters.iter_mut().filter(|c| c.role == "queue_full").for_each(|c| c.unit = "count".into());
     let of_counts = latency(&analysed(requests, None)).expect("how often a request found the queue full is no time");
     assert!(!of_counts.advice.contains("queue of misses") && of_counts.seconds >= open.seconds, "{of_counts:?}");
+}
+
+/// A stream of two threads, `share` of the bytes of which are the first one's, and as much of the time.
+fn of_two(share: f64) -> Function {
+    let host = zen5();
+    let seconds = |bytes: f64, threads| bytes / host.value("dram.copy", threads).expect("recorded");
+    let mut f = stream(1.0).threads(2, 2).function;
+    let bytes = f.bytes.and_then(|b| b.dram).expect("moved") as f64;
+    // Together until the second thread has moved its part, then the first one alone.
+    let (both, alone) = (2.0 * (1.0 - share), 2.0 * share - 1.0);
+    let (both_s, alone_s) = (seconds(both * bytes, 2), seconds(alone * bytes, 1));
+    let time_s = 1.02 * (both_s + alone_s);
+    f.concurrency = vec![alone_s / (both_s + alone_s), both_s / (both_s + alone_s)];
+    (f.time_s, f.cpu_s, f.exclusive_s) = (Some(time_s), Some(1.02 * (2.0 * both_s + alone_s)), Some(time_s));
+    f.time_ci95_s = Some(0.01 * time_s);
+    f.lambda = Some((2.0 * both_s + alone_s) / (2.0 * (both_s + alone_s)));
+    let part = |thread: u32, share: f64| PerThread {
+        thread,
+        dram_bytes: Some((share * bytes) as u64),
+        ..PerThread::default()
+    };
+    f.per_thread = vec![part(0, share), part(1, 1.0 - share)];
+    f
+}
+
+#[test]
+fn a_thread_that_moves_nearly_all_is_told_to_share_its_data_out() {
+    let (uneven, even) = (analysed(of_two(0.97), None), analysed(of_two(0.5), None));
+    let saving = |f: &Function, name: &str| f.analysis.savings.iter().find(|s| s.remove == [name]).cloned();
+    let shared = saving(&uneven, "memory-imbalance").expect("a saving");
+    assert!(shared.advice.contains("moved 97 % of its bytes"), "{}", shared.advice);
+    assert_eq!(uneven.analysis.savings[0].remove, ["memory-imbalance"], "{:?}", uneven.analysis.savings);
+    // As long as the even one takes, which does the same.
+    let left = uneven.time_s.expect("timed") - shared.seconds;
+    assert!((left / even.time_s.expect("timed") - 1.0).abs() < 0.04, "{left} and {:?}", even.time_s);
+    assert_eq!(saving(&uneven, "imbalance"), None, "told once");
+    assert_eq!(saving(&even, "memory-imbalance"), None);
+    let (dram, low) = (value(&uneven, "dram").expect("even"), value(&uneven, "memory-imbalance").expect("uneven"));
+    assert!(low < 0.95 * dram, "{low} and {dram}");
+    assert_eq!(uneven.analysis.binding.as_deref(), Some("memory-imbalance"));
+    assert_eq!((value(&even, "memory-imbalance"), even.analysis.binding.as_deref()), (None, Some("dram")));
 }

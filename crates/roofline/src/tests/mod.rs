@@ -8,5 +8,8 @@ mod kernel;
 mod ladder;
 mod memory_side;
 mod paging;
+mod random;
 mod refutation;
+mod savings;
 mod truth;
+mod vectors;

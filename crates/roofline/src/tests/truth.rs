@@ -12,7 +12,7 @@ use rprof_profile::Machine;
 use rprof_profile::function::{ChainStep, Function};
 
 fn step(op: FpOp, precision: Precision, width: Width) -> ChainStep {
-    ChainStep::Fp { op, precision, width }
+    ChainStep::arithmetic(op, precision, width)
 }
 
 #[track_caller]

@@ -76,8 +76,9 @@ fn paths(graph: &Graph, assumption: &Assumption) -> Vec<Path> {
 fn steps_to(graph: &Graph, best: &[Option<(f64, usize)>], mut at: usize) -> Vec<ChainStep> {
     let mut steps = Vec::new();
     while let Some((_, input)) = best[at] {
-        steps.extend(graph.operations[at].step);
         let input = graph.operations[at].inputs[input];
+        let step = graph.operations[at].step;
+        steps.extend(step.map(|step| if input.is_factor { step.of_factor() } else { step }));
         steps.extend(input.via);
         match input.from {
             Source::Operation(from) => at = from,

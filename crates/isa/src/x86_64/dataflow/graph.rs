@@ -8,6 +8,7 @@ use crate::dependency::ChainStep;
 use crate::x86_64::classify;
 
 use super::affine::Registers;
+use super::factors::factors;
 use super::memory::References;
 use super::step::step;
 use super::uses::{self, Place, Reader};
@@ -27,6 +28,21 @@ pub(super) struct Input {
     pub from: Source,
     /// [`ChainStep::Load`] for the address of a load, [`ChainStep::Forward`] for a value that passed memory.
     pub via: Option<ChainStep>,
+    /// A fused multiply-add multiplies it.
+    pub is_factor: bool,
+}
+
+/// How an instruction uses a value, as [`Input`] has it.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    via: Option<ChainStep>,
+    is_factor: bool,
+}
+
+impl Use {
+    fn input(self, from: Source) -> Input {
+        Input { from, via: self.via, is_factor: self.is_factor }
+    }
 }
 
 /// One instruction.
@@ -68,7 +84,7 @@ enum Holds {
 impl Graph {
     pub(super) fn new(body: &[Instruction]) -> Graph {
         let mut graph = Graph::default();
-        let mut initial: Vec<(usize, Option<ChainStep>, Place)> = Vec::new();
+        let mut initial: Vec<(usize, Use, Place)> = Vec::new();
         let mut places: BTreeMap<Place, Holds> = BTreeMap::new();
         let mut reader = Reader::new();
         for (at, instruction) in body.iter().enumerate() {
@@ -76,12 +92,14 @@ impl Graph {
             graph.fp_instructions += u32::from(!facts.flops.is_empty());
             let uses = reader.read(instruction);
             let mut operation = Operation { step: step(instruction, &facts), inputs: Vec::new() };
-            let data = uses.data.iter().map(|place| (None, place));
-            let address = uses.address.iter().map(|place| (Some(ChainStep::Load), place));
-            for (via, place) in data.chain(address) {
+            let factors = factors(instruction, &facts);
+            let data = uses.data.iter().map(|place| (Use { via: None, is_factor: factors.contains(place) }, place));
+            let loads = Use { via: Some(ChainStep::Load), is_factor: false };
+            let address = uses.address.iter().map(|place| (loads, place));
+            for (how, place) in data.chain(address) {
                 match places.get(place).copied().unwrap_or(Holds::Initial(*place)) {
-                    Holds::Result(from) => operation.inputs.push(Input { from: Source::Operation(from), via }),
-                    Holds::Initial(place) => initial.push((at, via, place)),
+                    Holds::Result(from) => operation.inputs.push(how.input(Source::Operation(from))),
+                    Holds::Initial(place) => initial.push((at, how, place)),
                     Holds::Unknown => {}
                 }
             }
@@ -98,23 +116,23 @@ impl Graph {
             places.extend(uses.writes.into_iter().map(|place| (place, result)));
         }
         let x87_known = reader.x87_drift() == 0;
-        for (at, via, place) in initial {
+        for (at, how, place) in initial {
             let known = x87_known || !matches!(place, Place::X87(_));
             if let (true, Some(carried)) = (known, origin(&places, place)) {
-                graph.feed(at, via, carried);
+                graph.feed(at, how, carried);
             }
         }
         graph.add_memory(body);
         graph
     }
 
-    fn feed(&mut self, at: usize, via: Option<ChainStep>, carried: Carried) {
+    fn feed(&mut self, at: usize, how: Use, carried: Carried) {
         let known = self.carried.iter().position(|&other| other == carried);
         let index = known.unwrap_or_else(|| {
             self.carried.push(carried);
             self.carried.len() - 1
         });
-        self.operations[at].inputs.push(Input { from: Source::Carried(index), via });
+        self.operations[at].inputs.push(how.input(Source::Carried(index)));
     }
 
     /// Adds the edges from stores to the loads that they feed.
@@ -129,10 +147,10 @@ impl Graph {
         let steps = registers.steps();
         self.moving_stores = references.moving_stores(&steps);
         for (load, store, distance) in references.forwarded(&steps) {
-            let via = Some(ChainStep::Forward);
+            let how = Use { via: Some(ChainStep::Forward), is_factor: false };
             match distance {
-                0 => self.operations[load].inputs.push(Input { from: Source::Operation(store), via }),
-                distance => self.feed(load, via, Carried { made_by: store, distance }),
+                0 => self.operations[load].inputs.push(how.input(Source::Operation(store))),
+                distance => self.feed(load, how, Carried { made_by: store, distance }),
             }
         }
     }

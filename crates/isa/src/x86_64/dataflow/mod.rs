@@ -12,6 +12,7 @@
 mod addresses;
 mod affine;
 mod cycles;
+mod factors;
 mod graph;
 mod latency;
 mod memory;

@@ -10,7 +10,7 @@ use crate::facts::{InstructionClass, InstructionFacts};
 pub(super) fn step(instruction: &Instruction, facts: &InstructionFacts) -> Option<ChainStep> {
     use Mnemonic::*;
     if let Some(flop) = facts.flops.first() {
-        return Some(ChainStep::Fp { op: flop.op, precision: flop.precision, width: flop.width });
+        return Some(ChainStep::arithmetic(flop.op, flop.precision, flop.width));
     }
     if facts.fp_instruction {
         return Some(ChainStep::Vector);
