@@ -61,7 +61,7 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
     let mut outcome = run::profile(&options)?;
     outcome.profile.run.command = ["rprof", "demo", "--gpu"].map(String::from).into();
     for kernel in outcome.profile.devices.iter_mut().flat_map(|devices| &mut devices.kernels) {
-        let expected = machine::gpu::known::expected(&kernel.symbol).map(str::to_owned);
+        let expected = machine::gpu::known::expected(&kernel.symbol);
         kernel.analysis.get_or_insert_default().expected = expected;
     }
     Ok(outcome)
@@ -71,6 +71,6 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
 fn expect(profile: &mut Profile) {
     let classes = demo::expected(&profile.machine);
     for function in &mut profile.functions {
-        function.analysis.expected = classes.get(&function.name).cloned();
+        function.analysis.expected = classes.get(&function.name).copied();
     }
 }

@@ -113,7 +113,9 @@ fn a_link_to_nothing_is_found() {
 #[test]
 fn every_class_has_a_page() {
     let shown = fs::read_to_string(root().join("docs/classes/README.md")).unwrap();
-    for class in rprof::report::palette::names().filter(|class| !class.starts_with("gpu-")) {
+    for class in
+        rprof::report::palette::legend().map(rprof::report::words::name_of).filter(|class| !class.starts_with("gpu-"))
+    {
         let page = format!("{}.md", class.replace(' ', "-"));
         assert!(shown.contains(&format!("]({page})")), "docs/classes/README.md has no link to {page}");
     }

@@ -266,7 +266,7 @@ fn crowded() -> Profile {
     profile.machine.gpus = vec![Gpu { name: "NVIDIA H200".into(), ceilings: ceilings.into(), ..Gpu::default() }];
     let kernel = |i: usize| {
         let analysis = Analysis {
-            class: "gpu-dram-bandwidth".into(),
+            class: rprof::profile::vocabulary::Class::GpuDramBandwidth,
             flops_per_s: Some(1e12 * 2f64.powi(i as i32 % 7)),
             intensity: Some(0.25 * 3f64.powi(i as i32 % 5)),
             ..Analysis::default()

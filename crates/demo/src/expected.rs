@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use rprof_profile::Machine;
+use rprof_profile::vocabulary::Class;
 
 use super::kernels::{BuiltFor, Code, KERNELS};
 use super::variant::Variant;
@@ -17,7 +18,7 @@ const BALANCED: f64 = 0.97;
 
 /// Function name → class, for every kernel that a CPU like `machine`'s runs. Leaves out a kernel if its class depends on
 /// a ceiling without a measurement.
-pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
+pub fn expected(machine: &Machine) -> BTreeMap<String, Class> {
     let variant = match machine.vector_bits {
         Some(bits) if bits >= 512 => Variant::Avx512,
         Some(bits) if bits >= 256 => Variant::Avx2,
@@ -29,12 +30,12 @@ pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
         .filter_map(|kernel| {
             let code = kernel.code(variant)?;
             let class = class(kernel.built_for, code, machine)?;
-            Some((code.symbol.to_owned(), class.to_owned()))
+            Some((code.symbol.to_owned(), class))
         })
         .collect()
 }
 
-fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static str> {
+fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<Class> {
     // Per cycle: compares ceilings of one core, which may have been measured at different clocks.
     let rate = |id: String| {
         let ceiling = machine.ceiling(&id, 1)?;
@@ -47,25 +48,29 @@ fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static
     Some(match built_for {
         BuiltFor::Class(class) => class,
         BuiltFor::Peak => match all_fma("dp") {
-            Some(own) => either(own * GAIN < roof("dp")?, "simd", "peak"),
+            Some(own) => either(own * GAIN < roof("dp")?, Class::Simd, Class::Peak),
             // Adds and multiplies in even shares are the roof of a CPU without FMA.
-            None => "peak",
+            None => Class::Peak,
         },
-        BuiltFor::Width(width) => either(rate(format!("sp.fma.{width}"))? * GAIN < roof("sp")?, "simd", "peak"),
+        BuiltFor::Width(width) => {
+            either(rate(format!("sp.fma.{width}"))? * GAIN < roof("sp")?, Class::Simd, Class::Peak)
+        }
         BuiltFor::OneOperation(precision, operation) => {
             let own = rate(format!("{precision}.{operation}.{width}"))?;
             let balanced = all_fma(precision).or_else(|| rate(format!("{precision}.balance.addmul")))?;
-            either(own < BALANCED * balanced, "fma-balance", "peak")
+            either(own < BALANCED * balanced, Class::FmaBalance, Class::Peak)
         }
         BuiltFor::AddMul => match all_fma("dp") {
-            Some(balanced) => either(rate("dp.balance.addmul".into())? < BALANCED * balanced, "fma-balance", "peak"),
-            None => "peak",
+            Some(balanced) => {
+                either(rate("dp.balance.addmul".into())? < BALANCED * balanced, Class::FmaBalance, Class::Peak)
+            }
+            None => Class::Peak,
         },
         BuiltFor::Filler(filler, count) => {
             // Seconds that one FMA takes in its pipe, and that it and its fillers take.
             let fma = 2.0 * vector / 8.0 / all_fma("dp").or_else(|| roof("dp"))?;
             let mix = f64::from(count) / rate(format!("mix.{filler}.{count}"))?;
-            either(GAIN * fma < mix, "instruction-mix", "peak")
+            either(GAIN * fma < mix, Class::InstructionMix, Class::Peak)
         }
         BuiltFor::Accesses { loads, stores } => {
             // Seconds that one add takes in its pipe, and that its accesses take.
@@ -75,15 +80,15 @@ fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static
                 _ => Some(f64::from(count) / rate(format!("l1.access.{kind}.fp.{width}"))?),
             };
             let accesses = accesses("load", loads)?.max(accesses("store", stores)?);
-            either(GAIN * add < accesses, "l1-bandwidth", "fma-balance")
+            either(GAIN * add < accesses, Class::L1Bandwidth, Class::FmaBalance)
         }
         BuiltFor::Integer => {
-            either(GAIN * rate("int.alu.scalar".into())? < rate("issue".into())?, "peak", "instruction-mix")
+            either(GAIN * rate("int.alu.scalar".into())? < rate("issue".into())?, Class::Peak, Class::InstructionMix)
         }
     })
 }
 
-fn either(condition: bool, then: &'static str, otherwise: &'static str) -> &'static str {
+fn either(condition: bool, then: Class, otherwise: Class) -> Class {
     if condition { then } else { otherwise }
 }
 
@@ -118,18 +123,18 @@ mod tests {
         ]);
         let expected = expected(&machine(512, &rates));
         for (symbol, class) in [
-            ("demo_peak_avx512", "peak"),
-            ("demo_simd_half_avx512", "simd"),
-            ("demo_balance_add_avx512", "fma-balance"),
-            ("demo_balance_mul_avx512", "fma-balance"),
-            ("demo_add_mul_avx512", "peak"),
-            ("demo_mix_mov_avx512", "instruction-mix"),
-            ("demo_l1_loads_avx512", "l1-bandwidth"),
-            ("demo_l1_store_avx512", "l1-bandwidth"),
-            ("demo_int", "peak"),
-            ("demo_mispredict", "mispredict"),
+            ("demo_peak_avx512", Class::Peak),
+            ("demo_simd_half_avx512", Class::Simd),
+            ("demo_balance_add_avx512", Class::FmaBalance),
+            ("demo_balance_mul_avx512", Class::FmaBalance),
+            ("demo_add_mul_avx512", Class::Peak),
+            ("demo_mix_mov_avx512", Class::InstructionMix),
+            ("demo_l1_loads_avx512", Class::L1Bandwidth),
+            ("demo_l1_store_avx512", Class::L1Bandwidth),
+            ("demo_int", Class::Peak),
+            ("demo_mispredict", Class::Mispredict),
         ] {
-            assert_eq!(expected.get(symbol).map(String::as_str), Some(class), "{symbol}");
+            assert_eq!(expected.get(symbol), Some(&class), "{symbol}");
         }
         assert!(!expected.contains_key("demo_peak_avx2"), "the kernels of another instruction set do not run");
         assert!(!expected.contains_key("demo_mix_add_avx512"), "mix.alu.16 was not measured");
@@ -140,17 +145,17 @@ mod tests {
         // Zen 4: 512-bit instructions take two turns of 256-bit pipes.
         let halves = [("sp.fma.256", 64.0), ("sp.fma.512", 64.0), ("dp.fma.512", 32.0)];
         let zen4 = expected(&machine(512, &[COMMON, &halves].concat()));
-        assert_eq!(zen4["demo_simd_half_avx512"], "peak");
+        assert_eq!(zen4["demo_simd_half_avx512"], Class::Peak);
         // Shared pipes: adds and multiplies exclude one another.
         let shared = [("dp.fma.256", 32.0), ("dp.balance.addmul", 16.0), ("dp.add.256", 16.0)];
         let shared = expected(&machine(256, &[COMMON, &shared].concat()));
-        assert_eq!(shared["demo_add_mul_avx2"], "fma-balance");
+        assert_eq!(shared["demo_add_mul_avx2"], Class::FmaBalance);
         // A CPU with adds as wide as the only mix it has.
         let plain = [("dp.balance.addmul", 4.0), ("dp.add.128", 4.0), ("issue", 4.0), ("int.alu.scalar", 4.0)];
         let plain = expected(&machine(128, &plain));
-        assert_eq!(plain["demo_peak_sse2"], "peak");
-        assert_eq!(plain["demo_balance_add_sse2"], "peak");
-        assert_eq!(plain["demo_int"], "instruction-mix");
+        assert_eq!(plain["demo_peak_sse2"], Class::Peak);
+        assert_eq!(plain["demo_balance_add_sse2"], Class::Peak);
+        assert_eq!(plain["demo_int"], Class::InstructionMix);
     }
 
     #[test]
@@ -160,6 +165,6 @@ mod tests {
         let shown = KERNELS.iter().filter(|k| k.in_demo).filter_map(|k| k.code(Variant::Avx512));
         let lacking: Vec<&str> = shown.map(|code| code.symbol).filter(|s| !expected.contains_key(*s)).collect();
         assert!(lacking.is_empty(), "no class for {lacking:?}");
-        assert_eq!(expected["demo_l1_loads_avx512"], "l1-bandwidth");
+        assert_eq!(expected["demo_l1_loads_avx512"], Class::L1Bandwidth);
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::vocabulary::Class;
+
 /// A function with all below it, of all ranks together. Seconds are summed over ranks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Communication {
@@ -34,7 +36,7 @@ pub struct Communication {
     /// `bound_s` by the seconds at work and in MPI.
     pub roof_fraction: Option<f64>,
     /// `network-bandwidth`, `network-latency`, `waiting-for-ranks`, or `unknown`; `null`: it works more than it communicates.
-    pub class: Option<String>,
+    pub class: Option<Class>,
 }
 
 /// Seconds that the network needs.

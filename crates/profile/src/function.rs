@@ -21,6 +21,7 @@ use super::names::{self, Difference};
 use super::pages::Pages;
 use super::prefetch::Prefetch;
 use super::system::System;
+use super::vocabulary::Class;
 
 /// A function, or a loop in one. All figures are self figures; inlined code belongs to its host symbol.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -312,14 +313,14 @@ pub struct Analysis {
     pub ceilings: Vec<FunctionCeiling>,
     /// Id of the binding ceiling.
     pub binding: Option<String>,
-    pub class: Option<String>,
+    pub class: Option<Class>,
     /// How sure `class` is; `null` if that is `unknown` or `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<Confidence>,
     /// Demo and truth kernels: the class it was built for.
-    pub expected: Option<String>,
+    pub expected: Option<Class>,
     /// For `unknown`: the class of the largest term, which does not explain its time.
-    pub nearest: Option<String>,
+    pub nearest: Option<Class>,
     pub roof_fraction: Option<f64>,
     pub savings: Vec<Saving>,
     /// Further remarks: limits that no saving above removes, and alternatives to try.

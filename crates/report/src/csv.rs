@@ -34,9 +34,9 @@ const FIELDS: [Field; 31] = [
     ("ilp", |f| text(f.analysis.ilp)),
     ("load_balance", |f| text(f.analysis.load_balance)),
     ("binding", |f| f.analysis.binding.clone()),
-    ("class", |f| f.analysis.class.clone()),
+    ("class", |f| f.analysis.class.map(|class| class.name().to_owned())),
     ("confidence", |f| f.analysis.confidence.as_ref().map(|c| c.level.name().to_owned())),
-    ("nearest", |f| f.analysis.nearest.clone()),
+    ("nearest", |f| f.analysis.nearest.map(|class| class.name().to_owned())),
     ("roof_fraction", |f| text(f.analysis.roof_fraction)),
     ("best_saving_s", |f| text(f.analysis.savings.iter().map(|s| s.seconds).reduce(f64::max))),
 ];
@@ -72,7 +72,7 @@ fn of_kernel(kernel: &Kernel, field: &str) -> Option<String> {
         "flop_rate" => text(analysis.and_then(|a| a.flops_per_s)),
         "oi_dram" => text(analysis.and_then(|a| a.intensity)),
         "binding" => analysis.and_then(|a| a.binding.clone()),
-        "class" => analysis.map(|a| a.class.clone()),
+        "class" => analysis.map(|a| a.class.name().to_owned()),
         "roof_fraction" => text(analysis.and_then(|a| a.roof_fraction)),
         "best_saving_s" => {
             text(analysis.and_then(|a| a.advice.iter().filter_map(|advice| advice.seconds).max_by(f64::total_cmp)))

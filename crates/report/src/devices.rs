@@ -14,6 +14,7 @@ pub use html::section as html;
 use label::label;
 use rprof_profile::Profile;
 use rprof_profile::device::{Analysis, Counts, Device, Devices, Graph, Kernel, Shape};
+use rprof_profile::vocabulary::Class;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::{self, Rows};
@@ -235,7 +236,7 @@ fn is_partial(k: &Kernel) -> bool {
 fn class(analysis: &Analysis) -> String {
     let Analysis { class, expected, .. } = analysis;
     match expected {
-        None => class.clone(),
+        None => class.name().to_owned(),
         Some(expected) if expected == class => format!("{class} ✓"),
         Some(expected) => format!("{class} ✗ {expected}"),
     }
@@ -255,7 +256,7 @@ fn holding(k: &Kernel) -> String {
     let Some(a) = &k.analysis else { return NOT_MEASURED.into() };
     let place = a.roof_fraction.zip(a.binding.as_ref());
     let place = place.map_or(String::new(), |(f, id)| format!(": at {} of {id}", percent(f)));
-    let next = a.ladder.iter().find(|rung| rung.without == a.class && a.class != "gpu-latency");
+    let next = a.ladder.iter().find(|rung| rung.without == a.class.name() && a.class != Class::GpuLatency);
     let next = next.map_or(String::new(), |rung| format!("; without that {} in all", seconds(rung.seconds)));
     let received = k.counts.as_ref().filter(|counts| counts.seconds > 0.0);
     let received = received.and_then(|counts| Some(counts.l2_received? / counts.seconds));
@@ -282,8 +283,8 @@ fn holding(k: &Kernel) -> String {
 /// Sentences with the seconds that they save, without those that a line below has once for all kernels.
 fn advice_of(devices: &Devices, k: &Kernel) -> Vec<String> {
     let Some(a) = &k.analysis else { return Vec::new() };
-    let said_once = a.class == "unknown" && k.counts.is_none() && devices.uncounted.is_some();
-    let told = a.advice.iter().filter(|advice| !said_once || advice.cause != a.class);
+    let said_once = a.class == Class::Unknown && k.counts.is_none() && devices.uncounted.is_some();
+    let told = a.advice.iter().filter(|advice| !said_once || advice.cause != a.class.name());
     let saved = |s: f64| format!(" (at most {})", seconds(s));
     told.map(|x| format!("→ {}{}: {}", x.cause, x.seconds.map_or(String::new(), saved), x.text)).collect()
 }

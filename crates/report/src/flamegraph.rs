@@ -14,12 +14,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile, names};
 
 use super::error::ReportError;
 use super::name::{self, printable};
 use super::number::{percent, seconds};
 use super::{palette, stacks};
+use crate::words;
 
 /// The meaning of the widths of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,7 +69,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
         profile.functions.iter().rev().map(|f| (stacks::plain(&f.name), f)).collect();
     let all_s: f64 = work.values().sum();
     let (mut kept_s, mut unbound_s) = (0.0, 0.0);
-    let mut classes: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut classes: BTreeMap<Option<Class>, f64> = BTreeMap::new();
     let mut lines = Vec::new();
     let shortened = short_names(work.keys().flatten(), width);
     for (names, own) in work {
@@ -84,7 +86,7 @@ fn sized(profile: &Profile, work: &Work, flames: Flames, least: f64, width: usiz
         };
         let s = own * part;
         kept_s += s;
-        *classes.entry(f.and_then(|f| f.analysis.class.as_deref()).unwrap_or("not counted")).or_default() += s;
+        *classes.entry(f.and_then(|f| f.analysis.class)).or_default() += s;
         let micros = (s * 1e6).round() as u64;
         if micros > 0 {
             let mut line = String::new();
@@ -243,7 +245,7 @@ fn palette_map(profile: &Profile, by_name: &BTreeMap<String, &Function>, shown: 
         let name = stacks::name(profile, frame);
         let Some(shown) = shown.get(name.as_str()) else { continue };
         let (r, g, b) = match by_name.get(&name) {
-            Some(f) => lighter(palette::rgb(f.analysis.class.as_deref())),
+            Some(f) => lighter(palette::rgb(f.analysis.class)),
             None => (216, 218, 222),
         };
         map.insert(shown, Color { r, g, b });
@@ -258,12 +260,12 @@ fn lighter((r, g, b): (u8, u8, u8)) -> (u8, u8, u8) {
 }
 
 /// Each class with its seconds, largest first.
-fn of_classes(classes: BTreeMap<&str, f64>, all_s: f64) -> Vec<legend::Entry> {
-    let mut classes: Vec<(&str, f64)> = classes.into_iter().filter(|(_, s)| *s > 0.0).collect();
+fn of_classes(classes: BTreeMap<Option<Class>, f64>, all_s: f64) -> Vec<legend::Entry> {
+    let mut classes: Vec<(Option<Class>, f64)> = classes.into_iter().filter(|(_, s)| *s > 0.0).collect();
     classes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let entry = |(class, s): (&str, f64)| legend::Entry {
-        color: lighter(palette::rgb(Some(class))),
-        text: format!("{class} {} ({})", seconds(s), percent(s / all_s)),
+    let entry = |(class, s): (Option<Class>, f64)| legend::Entry {
+        color: lighter(palette::rgb(class)),
+        text: format!("{} {} ({})", words::name_of(class), seconds(s), percent(s / all_s)),
     };
     classes.into_iter().map(entry).collect()
 }

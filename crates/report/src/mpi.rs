@@ -11,6 +11,7 @@ use rprof_profile::communication::Communication;
 use rprof_profile::evidence::mpi::NetworkMissing;
 use rprof_profile::mpi::{CallSite, Mpi, NetworkBytes};
 use rprof_profile::mpi_name::MpiName;
+use rprof_profile::vocabulary::Class;
 
 /// Call sites, and functions, in Markdown and HTML.
 pub const ROWS: usize = 40;
@@ -37,7 +38,7 @@ fn functions(profile: &Profile, most: usize) -> Option<Rows> {
             or(of.network.map(|network| seconds(network.seconds()))),
             short(of.oi),
             short(of.cai),
-            of.class.clone().unwrap_or_else(|| "–".into()),
+            of.class.map_or("–", Class::name).to_owned(),
             of.roof_fraction.map_or_else(|| "–".into(), percent),
         ]
     };

@@ -19,6 +19,7 @@ use rprof_profile::{Frame, Profile};
 use super::error::ReportError;
 use super::number::seconds;
 use super::stacks;
+use crate::words;
 use amounts::{Figure, Place, Row};
 use messages::{Label, PprofProfile, Sample, ValueType};
 use tables::{Named, Tables};
@@ -69,7 +70,7 @@ fn sample(profile: &Profile, row: &Row, tables: &mut Tables) -> Sample {
         Place::Unknown => vec![tables.location(&[NO_STACK])],
     };
     let thread = row.thread.and_then(|thread| profile.run.threads.get(thread as usize));
-    let class = row.function.and_then(|f| profile.functions[f].analysis.class.as_deref()).unwrap_or("not counted");
+    let class = words::name_of(row.function.and_then(|f| profile.functions[f].analysis.class));
     let mut label = vec![text_label("class", class, tables)];
     if let Some(thread) = thread {
         label.push(text_label("thread", &thread.tid.to_string(), tables));

@@ -5,6 +5,7 @@ use rprof_profile::confidence::{Doubt, Level};
 use rprof_profile::function::Saving;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
+use crate::words;
 
 /// One column: its heading and the text of a function's cell, `None` if not measured.
 pub struct Column {
@@ -59,8 +60,8 @@ fn intensity(f: &Function) -> Option<String> {
 pub fn class(f: &Function) -> String {
     match (&f.analysis.class, &f.analysis.confidence) {
         (Some(class), Some(confidence)) if confidence.level == Level::Low => format!("{class} (low)"),
-        (Some(class), _) => class.clone(),
-        (None, _) => "not counted".to_owned(),
+        (Some(class), _) => class.name().to_owned(),
+        (None, _) => words::NOT_COUNTED.to_owned(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use rprof_profile::function::FunctionCeiling;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
@@ -114,10 +115,10 @@ fn fitting(rows: &[(&Function, Vec<String>)], titles: &[&str], width: usize) -> 
 
 /// For the demo: the class it was built for, and whether the model found it.
 fn verdict(f: &Function) -> String {
-    match f.analysis.expected.as_deref() {
+    match f.analysis.expected {
         None => String::new(),
-        Some(expected) if f.analysis.class.is_none() => expected.to_owned(),
-        Some(expected) if f.analysis.class.as_deref() == Some(expected) => format!("{expected} ✓"),
+        Some(expected) if f.analysis.class.is_none() => expected.name().to_owned(),
+        Some(expected) if f.analysis.class == Some(expected) => format!("{expected} ✓"),
         Some(expected) => format!("{expected} ✗"),
     }
 }
@@ -196,8 +197,8 @@ pub fn holding(f: &Function) -> String {
     let bound = a.flop_rate.map(|r| format!(" {}", si(r / fraction, &unit))).unwrap_or_default();
     let from = binding.map(sources).unwrap_or_default();
     let least = table::at_least(f);
-    let place = match a.class.as_deref() {
-        Some("unknown") => format!("not explained: at {least}{} of its bound{bound}{from}", percent(fraction)),
+    let place = match a.class {
+        Some(Class::Unknown) => format!("not explained: at {least}{} of its bound{bound}{from}", percent(fraction)),
         _ => format!("{}: at {least}{} of its bound{bound}{from}", table::class_and_doubt(f), percent(fraction)),
     };
     let without = table::without(f);

@@ -12,6 +12,7 @@ use rprof_model::diagnosis::{self, Diagnosis, Interval};
 use rprof_profile::confidence::Level;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::{Reason, Wait};
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
 
 use super::number::{percent, seconds};
@@ -141,9 +142,9 @@ fn spinning(profile: &Profile) -> Option<(f64, &Function)> {
 pub fn held_by(f: &Function) -> String {
     let at = f.analysis.roof_fraction;
     let of_bound = |at: f64| format!("{}{} of its bound", table::at_least(f), percent(at));
-    match f.analysis.class.as_deref() {
+    match f.analysis.class {
         None => "whose work was not counted".into(),
-        Some("unknown") => {
+        Some(Class::Unknown) => {
             let at = at.map_or(String::new(), |at| format!(": it runs at {}", of_bound(at)));
             format!("and no ceiling explains its time{at}")
         }
@@ -171,9 +172,9 @@ fn causes(f: &Function) -> Option<String> {
 
 /// For programs without a dominant function.
 fn spread(profile: &Profile, hottest: &Function) -> String {
-    let mut classes: Vec<(&str, f64, usize)> = Vec::new();
+    let mut classes: Vec<(Option<Class>, f64, usize)> = Vec::new();
     for f in profile.functions.iter().filter(|f| f.share.unwrap_or(0.0) > 0.0) {
-        let class = f.analysis.class.as_deref().unwrap_or("not counted");
+        let class = f.analysis.class;
         match classes.iter_mut().find(|(known, ..)| *known == class) {
             Some((_, share, n)) => (*share, *n) = (*share + f.share.unwrap_or(0.0), *n + 1),
             None => classes.push((class, f.share.unwrap_or(0.0), 1)),
@@ -181,9 +182,9 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
     }
     let most = format!("No function has more than {} of the CPU time", percent(hottest.share.unwrap_or(0.0)));
     match classes.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-        Some(("unknown", share, _)) => format!("{most}; no ceiling explains {} of it.", percent(share)),
-        Some(("not counted", share, _)) => format!("{most}; {} of it was not counted.", percent(share)),
-        Some((class, share, n)) => {
+        Some((Some(Class::Unknown), share, _)) => format!("{most}; no ceiling explains {} of it.", percent(share)),
+        Some((None, share, _)) => format!("{most}; {} of it was not counted.", percent(share)),
+        Some((Some(class), share, n)) => {
             let functions = if n == 1 { "1 function".into() } else { format!("{n} functions") };
             format!("{most}; {} ({functions}) is held by {}.", percent(share), words::class(class))
         }

@@ -1,5 +1,6 @@
 //! Which part of a profile a report shows, and its width.
 
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
 
 use super::flamegraph::Flames;
@@ -106,7 +107,7 @@ impl View {
                     || f.analysis.expected.is_some()
                     || f.share.unwrap_or(0.0) >= self.least_share
                     // Its time is in MPI alone.
-                    || f.share.is_none() && f.analysis.class.as_deref().is_some_and(is_of_network)
+                    || f.share.is_none() && f.analysis.class.is_some_and(is_of_network)
             })
             .map(|(_, f)| f)
     }
@@ -124,6 +125,6 @@ impl View {
 }
 
 /// Whether a class is one of communication, as for functions with their time in calls of MPI.
-fn is_of_network(class: &str) -> bool {
-    class == "waiting-for-ranks" || class.starts_with("network-")
+fn is_of_network(class: Class) -> bool {
+    matches!(class, Class::WaitingForRanks | Class::NetworkLatency | Class::NetworkBandwidth)
 }

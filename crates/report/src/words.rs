@@ -3,12 +3,17 @@
 use rprof_profile::account::Cause;
 use rprof_profile::vocabulary::Class;
 
-/// The class in words: `memory bandwidth`. An unknown name is its own word.
-pub fn class(name: &str) -> &str {
-    match Class::of_name(name) {
-        Some(Class::Unknown) | None => name,
-        Some(class) => class.words(),
-    }
+/// What stands in the place of a class where there is none.
+pub const NOT_COUNTED: &str = "not counted";
+
+/// The class in words: `memory bandwidth`.
+pub fn class(class: Class) -> &'static str {
+    if class.is_known() { class.words() } else { class.name() }
+}
+
+/// Its name, or that there is none.
+pub fn name_of(class: Option<Class>) -> &'static str {
+    class.map_or(NOT_COUNTED, Class::name)
 }
 
 /// The cause of time in words.
@@ -76,7 +81,7 @@ mod tests {
     #[test]
     fn every_class_and_removal_has_words() {
         for told in Class::ALL.iter().filter(|told| ![Class::Unknown, Class::Waiting].contains(told)) {
-            assert_ne!(class(told.name()), told.name());
+            assert_ne!(class(*told), told.name());
         }
         for deficiency in Deficiency::ALL {
             assert_ne!(removal(deficiency.name()), deficiency.name());

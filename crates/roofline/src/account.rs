@@ -9,6 +9,7 @@ use rprof_profile::Function;
 use rprof_profile::account::{Account, Cause};
 use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::system::System;
+use rprof_profile::vocabulary::Class;
 
 /// A model that is off by more explains nothing.
 const NEAR: f64 = 0.25;
@@ -22,7 +23,7 @@ const IN_ORDER: f64 = 0.9;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// This one.
-    Class(&'static str),
+    Class(Class),
     /// The class of the core deficiency that gains most when removed.
     Pipes,
 }
@@ -72,23 +73,23 @@ fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
     let conflicts = |part: fn(&Traffic) -> (f64, f64)| {
         traffic.map(part).is_some_and(|(conflicts, misses)| conflicts > MOST * misses)
     };
-    let cached = |by_conflict: bool| if by_conflict { "private-cache-conflict" } else { "cache-latency" };
+    let cached = |by_conflict: bool| if by_conflict { Class::PrivateCacheConflict } else { Class::CacheLatency };
     Named::Class(match cause {
         Cause::Ports => return Named::Pipes,
-        Cause::Base => "instruction-mix",
-        Cause::Chain => "ilp",
-        Cause::Mispredict => "mispredict",
-        Cause::FrontEnd => "front-end",
-        Cause::Forwarding => "store-forwarding",
-        Cause::L1 => "l1-bandwidth",
+        Cause::Base => Class::InstructionMix,
+        Cause::Chain => Class::Ilp,
+        Cause::Mispredict => Class::Mispredict,
+        Cause::FrontEnd => Class::FrontEnd,
+        Cause::Forwarding => Class::StoreForwarding,
+        Cause::L1 => Class::L1Bandwidth,
         // Lines that L2 serves are L1 misses.
         Cause::L2 => cached(conflicts(|t| (t.l1_conflict, t.l1_misses))),
         Cause::L3 => cached(conflicts(|t| (t.l2_conflict, t.l2_misses))),
         // What the latency of lines that follow one another costs is the bandwidth that one core gets.
-        Cause::DramLatency if traffic.is_some_and(follow_one_another) => "dram-bandwidth",
-        Cause::DramLatency => "dram-latency",
-        Cause::DramBandwidth => "dram-bandwidth",
-        Cause::Tlb => "tlb",
+        Cause::DramLatency if traffic.is_some_and(follow_one_another) => Class::DramBandwidth,
+        Cause::DramLatency => Class::DramLatency,
+        Cause::DramBandwidth => Class::DramBandwidth,
+        Cause::Tlb => Class::Tlb,
     })
 }
 
@@ -99,12 +100,12 @@ fn follow_one_another(traffic: &Traffic) -> bool {
 
 /// The class of a function for which the kernel worked longer than it did itself, or which was off the CPU for longer than both; `None`
 /// for others.
-pub fn of_kernel(function: &Function) -> Option<&'static str> {
+pub fn of_kernel(function: &Function) -> Option<Class> {
     if waited_s(function) > function.kernel_s.unwrap_or(0.0) + function.cpu_s.unwrap_or(0.0) {
-        return Some("waiting");
+        return Some(Class::Waiting);
     }
     function.kernel_s.filter(|s| *s > function.cpu_s.unwrap_or(0.0))?;
-    Some(if are_page_faults(function) { "page-faults" } else { "system-calls" })
+    Some(if are_page_faults(function) { Class::PageFaults } else { Class::SystemCalls })
 }
 
 /// Seconds off the CPU in which it waited for something other than a CPU; 0 if the sampler did not watch that.

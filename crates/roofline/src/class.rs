@@ -12,6 +12,8 @@
 //!
 //! Another module decides the confidence: [`confidence`](super::confidence).
 
+use rprof_profile::vocabulary::Class;
+
 use super::account::{self, Named};
 use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
@@ -36,9 +38,9 @@ pub struct Verdict {
     /// Id of the binding ceiling.
     pub binding: Option<String>,
     /// The class, `unknown` included; `None` for functions that were not counted.
-    pub class: Option<String>,
+    pub class: Option<Class>,
     /// For `unknown`: the class of the largest term.
-    pub nearest: Option<String>,
+    pub nearest: Option<Class>,
     /// T / time_s.
     pub roof_fraction: Option<f64>,
     /// Neither a ceiling nor an account explains the time.
@@ -90,7 +92,6 @@ pub fn parallel_of(subject: &Subject<'_>, binding: Option<TermId>) -> Vec<Defici
 pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
     let f = subject.function;
     let by_ceiling = bound.binding.map(|(term, seconds)| named(subject, bound, term, seconds));
-    let class = |class: &str| Some(class.to_owned());
     let time = f.time_s.filter(|t| *t > 0.0);
     let verdict = Verdict {
         binding: by_ceiling.map(|(id, _)| id.into()),
@@ -98,34 +99,34 @@ pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
         ..Verdict::default()
     };
     if let Some(kernel) = account::of_kernel(f) {
-        return Verdict { class: class(kernel), ..verdict };
+        return Verdict { class: Some(kernel), ..verdict };
     }
     let explains = |least: f64| by_ceiling.filter(|_| verdict.roof_fraction.is_some_and(|fraction| fraction >= least));
     if let Some((_, ceiling)) = explains(AT_ITS_BOUND) {
-        return Verdict { class: class(ceiling), ..verdict };
+        return Verdict { class: Some(ceiling), ..verdict };
     }
     if let Some(largest) = account::largest(f).filter(|_| time.is_some()) {
         let cause = match largest {
             Named::Class(cause) => cause,
             Named::Pipes => of_pipes(subject),
         };
-        return Verdict { class: class(cause), ..verdict };
+        return Verdict { class: Some(cause), ..verdict };
     }
     if let Some((_, ceiling)) = explains(EXPLAINED) {
-        return Verdict { class: class(ceiling), ..verdict };
+        return Verdict { class: Some(ceiling), ..verdict };
     }
     let rest = time.zip(bound.seconds()).map(|(time, seconds)| time - seconds);
     if let Some(guess) = rest.and_then(|rest| of_misses(subject, rest)) {
-        return Verdict { class: class(guess), is_guess: true, ..verdict };
+        return Verdict { class: Some(guess), is_guess: true, ..verdict };
     }
     let counted =
         by_ceiling.is_some() || (f.work.is_some() || f.flops.is_some() || f.bytes.is_some()) && time.is_some();
-    let nearest = by_ceiling.and_then(|(_, ceiling)| class(ceiling));
-    Verdict { class: counted.then(|| "unknown".into()), nearest, ..verdict }
+    let nearest = by_ceiling.map(|(_, ceiling)| ceiling);
+    Verdict { class: counted.then_some(Class::Unknown), nearest, ..verdict }
 }
 
 /// The class of misses that prefetchers do not foresee, if they can take these `seconds`, one after the other.
-fn of_misses(subject: &Subject<'_>, seconds: f64) -> Option<&'static str> {
+fn of_misses(subject: &Subject<'_>, seconds: f64) -> Option<Class> {
     let t = subject.function.work.as_ref()?.traffic?;
     let (cache, dram) = misses::out_of_order_s(subject, &t);
     if cache + dram < seconds {
@@ -133,28 +134,29 @@ fn of_misses(subject: &Subject<'_>, seconds: f64) -> Option<&'static str> {
     }
     let conflicts = t.l1_conflict > HALF * t.l1_misses || t.l2_conflict > HALF * t.l2_misses;
     Some(match cache >= dram {
-        true if conflicts => "private-cache-conflict",
-        true => "cache-latency",
-        false => "dram-latency",
+        true if conflicts => Class::PrivateCacheConflict,
+        true => Class::CacheLatency,
+        false => Class::DramLatency,
     })
 }
 
 /// The deficiency of the pipes that shortens them most when removed.
-fn of_pipes(subject: &Subject<'_>) -> &'static str {
+fn of_pipes(subject: &Subject<'_>) -> Class {
     let seconds = |removed| subject.term(TermId::Pipe, removed).seconds.unwrap_or(0.0);
     let before = seconds(Removed::NONE);
-    let all = [(Deficiency::Simd, "simd"), (Deficiency::Fma, "fma-balance"), (Deficiency::DivSqrt, "div-sqrt")];
+    let all =
+        [(Deficiency::Simd, Class::Simd), (Deficiency::Fma, Class::FmaBalance), (Deficiency::DivSqrt, Class::DivSqrt)];
     let gains = all.into_iter().filter(|(d, _)| is_candidate(subject, *d)).map(|(d, class)| {
         let gain = before - seconds(Removed::only(d));
         (class, gain)
     });
     let most = gains.filter(|(_, gain)| *gain > GAIN * before).max_by(|a, b| a.1.total_cmp(&b.1));
     let arithmetic = subject.function.work.as_ref().is_some_and(|work| !work.mix.is_empty());
-    most.map_or(if arithmetic { "peak" } else { "instruction-mix" }, |(class, _)| class)
+    most.map_or(if arithmetic { Class::Peak } else { Class::InstructionMix }, |(class, _)| class)
 }
 
 /// (ceiling id, class) of the binding term, or of the parallel deficiency that gains more than all others.
-fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&'static str, &'static str) {
+fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&'static str, Class) {
     let gain = |d: Deficiency| bound.without(subject, Removed::only(d)).map_or(0.0, |t| seconds - t);
     let most = |all: Vec<Deficiency>| {
         all.into_iter().map(|d| (d, gain(d))).filter(|(_, g)| *g >= GAIN * seconds).fold(
@@ -180,26 +182,26 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         && other.is_none_or(|(_, g)| gained > g)
     {
         return match d {
-            Deficiency::Threads => ("threads", "threads"),
-            _ => ("imbalance", "load-imbalance"),
+            Deficiency::Threads => ("threads", Class::Threads),
+            _ => ("imbalance", Class::LoadImbalance),
         };
     }
     match (term, other.and_then(|(d, _)| d)) {
-        (TermId::Access, _) => ("access", "l1-bandwidth"),
-        (TermId::L1, _) => ("l1", "l1-bandwidth"),
-        (TermId::L2, _) => ("l2", "l2-bandwidth"),
-        (TermId::L3, _) => ("l3", "l3-bandwidth"),
+        (TermId::Access, _) => ("access", Class::L1Bandwidth),
+        (TermId::L1, _) => ("l1", Class::L1Bandwidth),
+        (TermId::L2, _) => ("l2", Class::L2Bandwidth),
+        (TermId::L3, _) => ("l3", Class::L3Bandwidth),
         (TermId::Dram, _) if subject.uneven.is_some() || subject.spread.is_uneven() => {
-            ("memory-imbalance", "dram-bandwidth")
+            ("memory-imbalance", Class::DramBandwidth)
         }
-        (TermId::Dram, _) => ("dram", "dram-bandwidth"),
+        (TermId::Dram, _) => ("dram", Class::DramBandwidth),
         (TermId::Latency, _) => ("latency", latency_class(subject)),
-        (_, Some(Deficiency::Ilp)) => ("ilp", "ilp"),
-        (_, Some(Deficiency::Mix)) => ("mix", "instruction-mix"),
-        (_, Some(Deficiency::Simd)) => ("simd", "simd"),
-        (_, Some(Deficiency::Fma)) => ("fma", "fma-balance"),
-        (_, Some(Deficiency::DivSqrt)) => ("divsqrt", "div-sqrt"),
-        _ => ("peak", "peak"),
+        (_, Some(Deficiency::Ilp)) => ("ilp", Class::Ilp),
+        (_, Some(Deficiency::Mix)) => ("mix", Class::InstructionMix),
+        (_, Some(Deficiency::Simd)) => ("simd", Class::Simd),
+        (_, Some(Deficiency::Fma)) => ("fma", Class::FmaBalance),
+        (_, Some(Deficiency::DivSqrt)) => ("divsqrt", Class::DivSqrt),
+        _ => ("peak", Class::Peak),
     }
 }
 
@@ -220,10 +222,10 @@ fn next_below(bound: &Bound, binding: TermId) -> f64 {
         .fold(0.0, f64::max)
 }
 
-fn latency_class(subject: &Subject<'_>) -> &'static str {
+fn latency_class(subject: &Subject<'_>) -> Class {
     let mut trace = Trace::default();
     match latency::parts(subject, subject.team.most(), Removed::NONE, &mut trace) {
-        Some(parts) if parts.dram >= parts.cache => "dram-latency",
-        _ => "cache-latency",
+        Some(parts) if parts.dram >= parts.cache => Class::DramLatency,
+        _ => Class::CacheLatency,
     }
 }

@@ -17,7 +17,7 @@ const OVERLOADED: f64 = 0.4;
 
 /// Of the class in `verdict`; `None` if there is none.
 pub fn of(function: &Function, verdict: &Verdict, around: &Surroundings) -> Option<Confidence> {
-    verdict.class.as_deref().filter(|class| *class != "unknown")?;
+    verdict.class.filter(|class| class.is_known())?;
     let mut doubts: Vec<(Level, Doubt)> = Vec::new();
     if let Some(samples) = around.samples(function).filter(|n| *n < ENOUGH) {
         let level = if samples < FEW { Level::Low } else { Level::Medium };

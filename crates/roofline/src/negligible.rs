@@ -3,6 +3,7 @@
 
 use rprof_profile::Profile;
 use rprof_profile::function::{Analysis, Function, Source};
+use rprof_profile::vocabulary::Class;
 
 /// A part of the run's work below which a function is not analysed if no sample fell into it.
 const SHARE: f64 = 1e-4;
@@ -39,6 +40,6 @@ pub fn leave_out(function: &mut Function) {
     function.source.insert("class".into(), source.clone());
     function.source.insert("ilp".into(), source);
     let expected = function.analysis.expected.take();
-    function.analysis = Analysis { expected, class: Some("unknown".into()), ..Analysis::default() };
+    function.analysis = Analysis { expected, class: Some(Class::Unknown), ..Analysis::default() };
     function.loops.iter_mut().for_each(leave_out);
 }

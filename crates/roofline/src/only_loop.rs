@@ -8,6 +8,7 @@
 
 use rprof_profile::Function;
 use rprof_profile::function::Source;
+use rprof_profile::vocabulary::Class;
 
 /// Share of a function from which a loop is all of it that is hot.
 const MOST: f64 = 0.9;
@@ -41,9 +42,9 @@ fn take_over(inner: &mut Function, outer: &Function) {
         own.axis = of_function.axis.clone();
         inner.source.insert("flop_rate".into(), source());
     }
-    let is_known = |class: &Option<String>| class.as_deref().is_some_and(|class| class != "unknown");
-    if !is_known(&own.class) && is_known(&of_function.class) {
-        own.class = of_function.class.clone();
+    let is_known = |class: Option<Class>| class.is_some_and(Class::is_known);
+    if !is_known(own.class) && is_known(of_function.class) {
+        own.class = of_function.class;
         own.binding = of_function.binding.clone();
         own.roof_fraction = of_function.roof_fraction;
         own.confidence = of_function.confidence.clone();
@@ -57,46 +58,46 @@ mod tests {
     use super::*;
     use rprof_profile::function::Analysis;
 
-    fn part(cpu_s: Option<f64>, instructions: Option<u64>, rate: Option<f64>, class: Option<&str>) -> Function {
+    fn part(cpu_s: Option<f64>, instructions: Option<u64>, rate: Option<f64>, class: Option<Class>) -> Function {
         let axis = rate.map(|_| "flop".to_owned());
-        let class = class.map(str::to_owned);
         let analysis =
             Analysis { flop_rate: rate, axis, class, roof_fraction: rate.map(|_| 0.7), ..Analysis::default() };
         Function { cpu_s, instructions, analysis, ..Function::default() }
     }
 
-    fn known(f: &Function) -> (Option<f64>, Option<&str>) {
-        (f.analysis.flop_rate, f.analysis.class.as_deref())
+    fn known(f: &Function) -> (Option<f64>, Option<Class>) {
+        (f.analysis.flop_rate, f.analysis.class)
     }
 
     #[test]
     fn the_only_hot_loop_has_what_the_function_has() {
-        let mut f = part(Some(1.0), Some(1000), Some(2e9), Some("simd"));
+        let mut f = part(Some(1.0), Some(1000), Some(2e9), Some(Class::Simd));
         // No part of the counts, of one loop in another.
-        let mut outer = part(Some(0.97), None, None, Some("unknown"));
+        let mut outer = part(Some(0.97), None, None, Some(Class::Unknown));
         outer.loops = vec![part(Some(0.95), None, None, None)];
-        f.loops = vec![outer, part(Some(0.01), None, None, Some("unknown"))];
+        f.loops = vec![outer, part(Some(0.01), None, None, Some(Class::Unknown))];
         complete(&mut f);
-        assert_eq!(known(&f.loops[0]), (Some(2e9), Some("simd")));
-        assert_eq!(known(&f.loops[0].loops[0]), (Some(2e9), Some("simd")));
-        assert_eq!(known(&f.loops[1]), (None, Some("unknown")));
+        assert_eq!(known(&f.loops[0]), (Some(2e9), Some(Class::Simd)));
+        assert_eq!(known(&f.loops[0].loops[0]), (Some(2e9), Some(Class::Simd)));
+        assert_eq!(known(&f.loops[1]), (None, Some(Class::Unknown)));
         assert_eq!(f.loops[0].source["class"].how, "its function's");
         assert_eq!(f.loops[0].analysis.roof_fraction, Some(0.7));
     }
 
     #[test]
     fn a_loop_keeps_its_own_figures_and_one_of_two_takes_over_nothing() {
-        let mut f = part(Some(1.0), Some(1000), Some(2e9), Some("simd"));
-        f.loops = vec![part(Some(0.95), None, Some(3e9), Some("ilp"))];
+        let mut f = part(Some(1.0), Some(1000), Some(2e9), Some(Class::Simd));
+        f.loops = vec![part(Some(0.95), None, Some(3e9), Some(Class::Ilp))];
         complete(&mut f);
-        assert_eq!(known(&f.loops[0]), (Some(3e9), Some("ilp")));
+        assert_eq!(known(&f.loops[0]), (Some(3e9), Some(Class::Ilp)));
         f.loops = vec![part(Some(0.5), None, None, None), part(Some(0.5), None, None, None)];
         complete(&mut f);
         assert!(f.loops.iter().all(|l| known(l) == (None, None)));
         // Without samples the instructions tell.
-        let mut f = part(None, Some(1000), None, Some("simd"));
-        f.loops = vec![part(None, Some(950), None, Some("unknown")), part(None, Some(10), None, Some("unknown"))];
+        let mut f = part(None, Some(1000), None, Some(Class::Simd));
+        f.loops =
+            vec![part(None, Some(950), None, Some(Class::Unknown)), part(None, Some(10), None, Some(Class::Unknown))];
         complete(&mut f);
-        assert_eq!([0, 1].map(|i| known(&f.loops[i]).1), [Some("simd"), Some("unknown")]);
+        assert_eq!([0, 1].map(|i| known(&f.loops[i]).1), [Some(Class::Simd), Some(Class::Unknown)]);
     }
 }

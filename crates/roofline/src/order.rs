@@ -28,15 +28,14 @@ const LADDER: [Deficiency; 8] = [
 ];
 
 /// Puts the savings of a function of class `class` in order.
-pub fn put_in_order(savings: &mut [Saving], class: Option<&str>) {
+pub fn put_in_order(savings: &mut [Saving], class: Option<Class>) {
     savings.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let least = QUARTER * savings.first().map_or(0.0, |best| best.seconds);
     climb(savings);
-    let own = class.and_then(Class::of_name);
     savings.sort_by_key(|saving| {
         if is_balance(saving) && saving.seconds >= least {
             0
-        } else if own.is_some_and(|own| removes_class(saving, own)) {
+        } else if class.is_some_and(|own| removes_class(saving, own)) {
             1
         } else {
             2
@@ -75,7 +74,7 @@ fn removes_class(saving: &Saving, own: Class) -> bool {
 mod tests {
     use super::*;
 
-    fn order(savings: &[(&str, f64)], class: &str) -> Vec<String> {
+    fn order(savings: &[(&str, f64)], class: Class) -> Vec<String> {
         let saving = |(remove, seconds): &(&str, f64)| Saving {
             remove: remove.split('+').map(str::to_owned).collect(),
             seconds: *seconds,
@@ -90,22 +89,25 @@ mod tests {
 
     #[test]
     fn ilp_comes_first_in_a_function_of_that_class() {
-        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.6)], "ilp"), ["ilp", "simd"]);
-        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.06)], "ilp"), ["ilp", "simd"], "whatever it gains");
-        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.06)], "simd"), ["simd", "ilp"]);
+        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.6)], Class::Ilp), ["ilp", "simd"]);
+        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.06)], Class::Ilp), ["ilp", "simd"], "whatever it gains");
+        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.06)], Class::Simd), ["simd", "ilp"]);
     }
 
     #[test]
     fn balance_comes_first_where_four_parts_meet_one() {
         // Two threads, four parts of the work and one: 3/8 of the time.
-        assert_eq!(order(&[("simd", 0.87), ("ilp", 0.6), ("imbalance", 0.375)], "ilp"), ["imbalance", "ilp", "simd"]);
-        assert_eq!(order(&[("simd", 0.87), ("imbalance", 0.05)], "simd"), ["simd", "imbalance"], "hardly any");
+        assert_eq!(
+            order(&[("simd", 0.87), ("ilp", 0.6), ("imbalance", 0.375)], Class::Ilp),
+            ["imbalance", "ilp", "simd"]
+        );
+        assert_eq!(order(&[("simd", 0.87), ("imbalance", 0.05)], Class::Simd), ["simd", "imbalance"], "hardly any");
     }
 
     #[test]
     fn rungs_of_the_ladder_go_from_low_to_high_among_the_others() {
         let all = [("mispredict", 0.7), ("simd", 0.5), ("l2-misses", 0.4), ("mix", 0.3), ("fma", 0.06)];
-        assert_eq!(order(&all, "mispredict"), ["mispredict", "mix", "l2-misses", "simd", "fma"]);
-        assert_eq!(order(&[("simd+fma", 0.5), ("ilp", 0.2)], "unknown"), ["simd+fma", "ilp"], "a pair is no rung");
+        assert_eq!(order(&all, Class::Mispredict), ["mispredict", "mix", "l2-misses", "simd", "fma"]);
+        assert_eq!(order(&[("simd+fma", 0.5), ("ilp", 0.2)], Class::Unknown), ["simd+fma", "ilp"], "a pair is no rung");
     }
 }

@@ -2,6 +2,7 @@
 
 use rprof_isa::facts::InstructionClass;
 use rprof_profile::system::Reason;
+use rprof_profile::vocabulary::Class;
 
 use super::account;
 use super::advice;
@@ -116,7 +117,7 @@ fn passes(subject: &Subject<'_>, bound: &Bound) -> Option<String> {
 fn strides(subject: &Subject<'_>, verdict: &Verdict) -> Option<String> {
     let t = subject.function.work.as_ref()?.traffic?;
     let known = t.lines_of_known_order();
-    let latency = ["cache-latency", "dram-latency"].contains(&verdict.class.as_deref()?);
+    let latency = [Class::CacheLatency, Class::DramLatency].contains(&verdict.class?);
     (latency && t.strided_lines > STRIDED * known).then(|| {
         format!(
             "{:.0} % of the lines that it brings to L1 come with a stride{}: in another order of the loops, or in blocks that L2 holds, \
@@ -131,7 +132,7 @@ fn strides(subject: &Subject<'_>, verdict: &Verdict) -> Option<String> {
 fn unexplained(subject: &Subject<'_>, verdict: &Verdict) -> Option<String> {
     let f = subject.function;
     let fraction = verdict.roof_fraction.filter(|fraction| *fraction < EXPLAINED)?;
-    if verdict.class.as_deref() != Some("unknown") {
+    if verdict.class != Some(Class::Unknown) {
         return None;
     }
     let branches = f.work.as_ref().map_or(0, |work| {

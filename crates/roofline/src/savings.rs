@@ -43,7 +43,7 @@ pub fn savings(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict, wall_s: 
     let most = wall_s.unwrap_or(f64::INFINITY);
     let mut all: Vec<Saving> = all.into_iter().map(|saving| saving.within(most)).collect();
     all.retain(|saving| saving.seconds_max > 0.0);
-    order::put_in_order(&mut all, verdict.class.as_deref());
+    order::put_in_order(&mut all, verdict.class);
     all
 }
 

@@ -41,7 +41,7 @@ fn recorded_known_kernels_become_a_golden_profile_with_their_classes() {
     let mut judged = 0;
     for kernel in &devices.kernels {
         let Some(expected) = rprof::machine::gpu::known::expected(&kernel.symbol) else { continue };
-        let class = kernel.analysis.as_ref().expect("an analysis").class.as_str();
+        let class = kernel.analysis.as_ref().expect("an analysis").class;
         assert_eq!(class, expected, "{}", kernel.symbol);
         judged += 1;
     }
@@ -58,7 +58,7 @@ fn a_recorded_program_becomes_a_golden_profile() {
     let class = |part: &str| {
         let devices = profile.devices.as_ref().expect("devices");
         let kernel = devices.kernels.iter().find(|k| k.symbol.contains(part)).expect("the kernel");
-        kernel.analysis.as_ref().expect("an analysis").class.clone()
+        kernel.analysis.as_ref().expect("an analysis").class.name()
     };
     assert_eq!(class("nvjet_sm90_tst"), "gpu-tensor");
     assert_eq!(class("sm80_xmma_gemm_f32f32"), "gpu-fp32");

@@ -6,6 +6,8 @@
 
 mod table;
 
+use rprof_profile::vocabulary::Class;
+
 use std::arch::global_asm;
 
 use super::variant::Variant;
@@ -40,7 +42,7 @@ pub struct Code {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltFor {
     /// This class on every host.
-    Class(&'static str),
+    Class(Class),
     /// Every pipe busy with FMAs of the widest vectors: `peak` wherever those are the widest useful.
     Peak,
     /// FMAs of vectors of this width only, of single precision.

@@ -1,5 +1,7 @@
 //! The table of kernels.
 
+use rprof_profile::vocabulary::Class;
+
 use super::{BuiltFor, Code, Data, Entry, Kernel, Level, Team};
 use crate::variant::Variant;
 
@@ -22,7 +24,7 @@ const REGISTERS: Data = Data::Registers { iterations: 1 << 8 };
 pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "dram_read",
-        built_for: BuiltFor::Class("dram-bandwidth"),
+        built_for: BuiltFor::Class(Class::DramBandwidth),
         data: Data::Arrays { level: Level::Dram, arrays: 1, vectors: 8 },
         team: Team::All,
         in_demo: true,
@@ -30,7 +32,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_triad",
-        built_for: BuiltFor::Class("dram-bandwidth"),
+        built_for: BuiltFor::Class(Class::DramBandwidth),
         data: Data::Arrays { level: Level::Dram, arrays: 3, vectors: 4 },
         team: Team::All,
         in_demo: true,
@@ -38,7 +40,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_triad_nt",
-        built_for: BuiltFor::Class("dram-bandwidth"),
+        built_for: BuiltFor::Class(Class::DramBandwidth),
         data: Data::Arrays { level: Level::Dram, arrays: 3, vectors: 4 },
         team: Team::All,
         in_demo: true,
@@ -46,7 +48,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_update",
-        built_for: BuiltFor::Class("dram-bandwidth"),
+        built_for: BuiltFor::Class(Class::DramBandwidth),
         data: Data::Arrays { level: Level::Dram, arrays: 1, vectors: 4 },
         team: Team::All,
         in_demo: false,
@@ -54,7 +56,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_chase",
-        built_for: BuiltFor::Class("dram-latency"),
+        built_for: BuiltFor::Class(Class::DramLatency),
         data: Data::Ring { level: Level::Dram, iterations: 1 << 12 },
         team: Team::One,
         in_demo: true,
@@ -62,7 +64,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_chase8",
-        built_for: BuiltFor::Class("dram-latency"),
+        built_for: BuiltFor::Class(Class::DramLatency),
         data: Data::Ring { level: Level::Dram, iterations: 1 << 12 },
         team: Team::One,
         in_demo: false,
@@ -70,7 +72,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "dram_random",
-        built_for: BuiltFor::Class("dram-latency"),
+        built_for: BuiltFor::Class(Class::DramLatency),
         data: Data::Table { level: Level::Dram, iterations: 1 << 12 },
         team: Team::One,
         in_demo: false,
@@ -78,7 +80,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l2_chase",
-        built_for: BuiltFor::Class("cache-latency"),
+        built_for: BuiltFor::Class(Class::CacheLatency),
         data: Data::Ring { level: Level::L2, iterations: 1 << 12 },
         team: Team::One,
         in_demo: true,
@@ -86,7 +88,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l3_read",
-        built_for: BuiltFor::Class("l3-bandwidth"),
+        built_for: BuiltFor::Class(Class::L3Bandwidth),
         data: Data::Arrays { level: Level::L3, arrays: 1, vectors: 8 },
         team: Team::One,
         in_demo: true,
@@ -94,7 +96,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l3_update",
-        built_for: BuiltFor::Class("l3-bandwidth"),
+        built_for: BuiltFor::Class(Class::L3Bandwidth),
         data: Data::Arrays { level: Level::L3, arrays: 1, vectors: 4 },
         team: Team::All,
         in_demo: false,
@@ -102,7 +104,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l2_read",
-        built_for: BuiltFor::Class("l2-bandwidth"),
+        built_for: BuiltFor::Class(Class::L2Bandwidth),
         data: Data::Arrays { level: Level::L2, arrays: 1, vectors: 8 },
         team: Team::One,
         in_demo: true,
@@ -110,7 +112,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l2_copy",
-        built_for: BuiltFor::Class("l2-bandwidth"),
+        built_for: BuiltFor::Class(Class::L2Bandwidth),
         data: Data::Arrays { level: Level::L2, arrays: 2, vectors: 4 },
         team: Team::One,
         in_demo: false,
@@ -134,7 +136,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "l1_access",
-        built_for: BuiltFor::Class("l1-bandwidth"),
+        built_for: BuiltFor::Class(Class::L1Bandwidth),
         data: Data::Bytes { level: Level::L1, bytes: 128 },
         team: Team::One,
         in_demo: false,
@@ -142,7 +144,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "ilp_chain",
-        built_for: BuiltFor::Class("ilp"),
+        built_for: BuiltFor::Class(Class::Ilp),
         data: REGISTERS,
         team: Team::One,
         in_demo: true,
@@ -150,7 +152,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "ilp_two",
-        built_for: BuiltFor::Class("ilp"),
+        built_for: BuiltFor::Class(Class::Ilp),
         data: REGISTERS,
         team: Team::All,
         in_demo: false,
@@ -158,7 +160,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "ilp_memory",
-        built_for: BuiltFor::Class("ilp"),
+        built_for: BuiltFor::Class(Class::Ilp),
         data: Data::Bytes { level: Level::L1, bytes: 4 },
         team: Team::One,
         in_demo: false,
@@ -166,7 +168,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "ilp_restart",
-        built_for: BuiltFor::Class("ilp"),
+        built_for: BuiltFor::Class(Class::Ilp),
         data: Data::Registers { iterations: 1 << 10 },
         team: Team::One,
         in_demo: false,
@@ -174,7 +176,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "simd_scalar",
-        built_for: BuiltFor::Class("simd"),
+        built_for: BuiltFor::Class(Class::Simd),
         data: REGISTERS,
         team: Team::One,
         in_demo: true,
@@ -182,7 +184,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "simd_masked",
-        built_for: BuiltFor::Class("simd"),
+        built_for: BuiltFor::Class(Class::Simd),
         data: REGISTERS,
         team: Team::One,
         in_demo: false,
@@ -246,7 +248,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "div",
-        built_for: BuiltFor::Class("div-sqrt"),
+        built_for: BuiltFor::Class(Class::DivSqrt),
         data: REGISTERS,
         team: Team::One,
         in_demo: true,
@@ -254,7 +256,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "div_sqrt",
-        built_for: BuiltFor::Class("div-sqrt"),
+        built_for: BuiltFor::Class(Class::DivSqrt),
         data: REGISTERS,
         team: Team::One,
         in_demo: false,
@@ -286,7 +288,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "uneven",
-        built_for: BuiltFor::Class("load-imbalance"),
+        built_for: BuiltFor::Class(Class::LoadImbalance),
         data: REGISTERS,
         team: Team::Uneven,
         in_demo: true,
@@ -294,7 +296,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "uneven_spin",
-        built_for: BuiltFor::Class("load-imbalance"),
+        built_for: BuiltFor::Class(Class::LoadImbalance),
         data: REGISTERS,
         team: Team::UnevenSpin,
         in_demo: false,
@@ -310,7 +312,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "mispredict",
-        built_for: BuiltFor::Class("mispredict"),
+        built_for: BuiltFor::Class(Class::Mispredict),
         data: REGISTERS,
         team: Team::One,
         in_demo: true,

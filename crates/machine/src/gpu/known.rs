@@ -1,5 +1,6 @@
 //! Runs kernels of known work: the program of `rprof demo --gpu`, and that of the check before kernels are counted.
 
+use rprof_profile::vocabulary::Class;
 use std::path::PathBuf;
 
 use super::driver::{self, Cuda, Direction, Grid, HostKind};
@@ -110,19 +111,19 @@ fn lonely(cuda: &mut Cuda) -> Result<(), GpuError> {
 }
 
 /// The class that a kernel of this name was built for.
-pub fn expected(name: &str) -> Option<&'static str> {
+pub fn expected(name: &str) -> Option<Class> {
     Some(match name {
-        "y_fp64_fma" | "y_fp64_add" => "gpu-fp64",
-        "y_fp32_fma" | "y_fp32_mul" => "gpu-fp32",
-        "y_fp32_fma_8of32" => "gpu-issue",
-        "y_fp16_fma" | "y_bf16_fma" => "gpu-fp16",
-        "y_mma_bf16" | "y_mma_tf32" | "y_mma_s8" => "gpu-tensor",
-        _ if name.starts_with("y_wgmma_") => "gpu-tensor",
-        "y_triad" | "y_copy" | "y_write" => "gpu-dram-bandwidth",
-        "y_l2_read" => "gpu-l2-bandwidth",
-        "y_shared" | "y_shared_stride32" => "gpu-shared-bandwidth",
-        _ if name == empty().name => "gpu-launch",
-        _ if name == chase(Cached::L2Only).name => "gpu-latency",
+        "y_fp64_fma" | "y_fp64_add" => Class::GpuFp64,
+        "y_fp32_fma" | "y_fp32_mul" => Class::GpuFp32,
+        "y_fp32_fma_8of32" => Class::GpuIssue,
+        "y_fp16_fma" | "y_bf16_fma" => Class::GpuFp16,
+        "y_mma_bf16" | "y_mma_tf32" | "y_mma_s8" => Class::GpuTensor,
+        _ if name.starts_with("y_wgmma_") => Class::GpuTensor,
+        "y_triad" | "y_copy" | "y_write" => Class::GpuDramBandwidth,
+        "y_l2_read" => Class::GpuL2Bandwidth,
+        "y_shared" | "y_shared_stride32" => Class::GpuSharedBandwidth,
+        _ if name == empty().name => Class::GpuLaunch,
+        _ if name == chase(Cached::L2Only).name => Class::GpuLatency,
         _ => return None,
     })
 }

@@ -1,5 +1,6 @@
 //! The model's results for kernels and for the program's use of GPUs; recomputed from the facts.
 
+use crate::vocabulary::Class;
 use serde::{Deserialize, Serialize};
 
 /// Time of the program that something beside the kernels costs on a GPU.
@@ -20,7 +21,7 @@ pub struct Finding {
 pub struct Analysis {
     /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp64 gpu-fp32 gpu-fp16 gpu-tensor gpu-issue
     /// gpu-latency gpu-launch unknown`.
-    pub class: String,
+    pub class: Class,
     /// Id of the ceiling that takes most of the time; `None` without terms.
     pub binding: Option<String>,
     /// Seconds that each ceiling alone would take for the counted work, scaled to all launches, descending.
@@ -39,7 +40,7 @@ pub struct Analysis {
     pub advice: Vec<Advice>,
     /// The class that a known kernel was built for (`rprof demo --gpu`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected: Option<String>,
+    pub expected: Option<Class>,
 }
 
 /// A rung of the ladder.

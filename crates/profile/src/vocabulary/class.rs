@@ -87,9 +87,21 @@ impl Class {
         matches!(self, Class::PageFaults | Class::SystemCalls | Class::Waiting | Class::LoadImbalance | Class::Threads)
     }
 
+    /// Whether it says what holds the time.
+    pub fn is_known(self) -> bool {
+        self != Class::Unknown
+    }
+
     /// The class of that name.
     pub fn of_name(name: &str) -> Option<Class> {
         Class::ALL.iter().copied().find(|class| class.name() == name)
+    }
+}
+
+impl Default for Class {
+    /// Nothing is known.
+    fn default() -> Class {
+        Class::Unknown
     }
 }
 

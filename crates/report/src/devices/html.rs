@@ -23,7 +23,7 @@ pub fn section(profile: &Profile, view: &View) -> String {
     if let Some(rows) = super::kernels(devices, view, 70) {
         let kernels: Vec<_> = super::shown(devices, view).collect();
         out += &table(&rows, |i| {
-            let class = kernels[i].analysis.as_ref().map(|a| a.class.as_str());
+            let class = kernels[i].analysis.as_ref().map(|a| a.class);
             let dot = format!("<span class=\"dot\" style=\"background:{}\"></span>", palette::hex(class));
             (name::shorten(&kernels[i].name, TOOLTIP), dot)
         });
@@ -90,7 +90,7 @@ fn terms(k: &Kernel) -> String {
 fn sentences(devices: &Devices, view: &View) -> String {
     let mut out = String::from("<h3>What holds the GPU</h3>\n<div class=\"card\">\n");
     for k in super::explained(devices, view) {
-        let class = k.analysis.as_ref().map(|a| a.class.as_str());
+        let class = k.analysis.as_ref().map(|a| a.class);
         let _ = writeln!(
             out,
             "<details open><summary><span class=\"dot\" style=\"background:{}\"></span><b>{}</b></summary>\n<p>{}</p>",

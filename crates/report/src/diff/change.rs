@@ -3,7 +3,7 @@
 use rprof_profile::Function;
 
 use super::ceilings::Moved;
-use super::class::{self, Class, ClassOutcome};
+use super::class::{self, ClassOutcome, Held};
 use super::difference::Difference;
 use super::figure::Figure;
 use super::loops;
@@ -25,7 +25,7 @@ pub struct Change<'p> {
     pub new: Option<&'p Function>,
     /// In the order of [`Figure::ALL`].
     pub differences: Vec<Difference<'p>>,
-    pub class: (Class<'p>, Class<'p>),
+    pub class: (Held, Held),
     /// Loops of a function, inner ones included.
     pub loops: Vec<Change<'p>>,
     /// Loops that could not be distinguished.
@@ -126,7 +126,7 @@ fn compared<'p>(
         old: pair.old,
         new: pair.new,
         differences: Figure::ALL.into_iter().map(difference).collect(),
-        class: (Class::of(pair.old), Class::of(pair.new)),
+        class: (Held::of(pair.old), Held::of(pair.new)),
         loops: Vec::new(),
         loops_alike: 0,
     }

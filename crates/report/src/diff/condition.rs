@@ -10,10 +10,10 @@
 //! class(NAME)=CLASS   CLASS holds it now      class(NAME)!=CLASS   something else than CLASS does
 //! ```
 
+use rprof_profile::vocabulary::Class;
 use std::str::FromStr;
 
 use crate::name::shorten;
-use crate::palette;
 
 use super::figure::Figure;
 
@@ -42,9 +42,9 @@ pub enum Test {
     /// Something else holds it.
     ClassChanges,
     /// This class holds it now.
-    ClassIs(String),
+    ClassIs(Class),
     /// Another class than this holds it now.
-    ClassIsNot(String),
+    ClassIsNot(Class),
 }
 
 /// A condition.
@@ -84,15 +84,13 @@ fn figures() -> String {
 }
 
 fn classes() -> String {
-    let known = palette::names().filter(|name| is_class(name));
+    let known = Class::ALL.iter().map(|class| class.name()).filter(|name| class_of(name).is_some());
     known.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a function of the CPU can have this class.
-fn is_class(name: &str) -> bool {
-    !name.starts_with("gpu-")
-        && !matches!(name, "unknown" | "not counted")
-        && palette::names().any(|known| known == name)
+/// The class of that name, if a function of the CPU can have it.
+fn class_of(name: &str) -> Option<Class> {
+    Class::of_name(name).filter(|class| class.is_known() && !name.starts_with("gpu-"))
 }
 
 impl FromStr for Condition {
@@ -133,9 +131,9 @@ fn class(limit: &str, subject: &Subject, text: &str) -> Result<Test, BadConditio
     if *subject == Subject::Program {
         return Err(BadCondition::ProgramClass(text.to_owned()));
     }
-    let known = |name: &str| match is_class(name.trim()) {
-        true => Ok(name.trim().to_owned()),
-        false => Err(BadCondition::Class(text.to_owned(), shorten(name.trim(), 60))),
+    let known = |name: &str| {
+        let name = name.trim();
+        class_of(name).ok_or_else(|| BadCondition::Class(text.to_owned(), shorten(name, 60)))
     };
     match (limit, limit.strip_prefix("!="), limit.strip_prefix('=')) {
         ("", ..) => Ok(Test::ClassChanges),
@@ -209,8 +207,8 @@ mod tests {
         let named = || Subject::Named("f".into());
         assert_eq!(parsed("class"), (Subject::Any, Test::ClassChanges));
         assert_eq!(parsed("class(f)"), (named(), Test::ClassChanges));
-        assert_eq!(parsed("class(f)=simd"), (named(), Test::ClassIs("simd".into())));
-        assert_eq!(parsed("class(f) != dram-bandwidth"), (named(), Test::ClassIsNot("dram-bandwidth".into())));
+        assert_eq!(parsed("class(f)=simd"), (named(), Test::ClassIs(Class::Simd)));
+        assert_eq!(parsed("class(f) != dram-bandwidth"), (named(), Test::ClassIsNot(Class::DramBandwidth)));
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn row(change: &Change<'_>, figures: &[Figure], class: &str) -> String {
     let mut out = format!(
         "<tr class=\"{class}\"><td class=\"named\" title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{mark}<br><span class=\"place\">{}</span></td>",
         escape(&shorten(change.name(), TOOLTIP)),
-        palette::hex(change.class.1.name.or(change.class.0.name)),
+        palette::hex(change.class.1.class.or(change.class.0.class)),
         escape(&shorten(change.name(), NAME)),
         escape(&shorten(&module, NAME)),
     );

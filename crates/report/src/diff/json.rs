@@ -8,7 +8,7 @@ use rprof_profile::{Profile, names};
 
 use super::Diff;
 use super::change::{Change, Presence};
-use super::class::{Class, ClassOutcome};
+use super::class::{ClassOutcome, Held};
 use super::condition::Condition;
 use super::difference::{Difference, Outcome};
 use super::judge::Judgement;
@@ -113,7 +113,7 @@ fn figures(change: &Change<'_>) -> Value {
         ClassOutcome::Doubtful => "doubtful",
         ClassOutcome::Unknown => "unknown",
     };
-    let class = |class: &Class<'_>| json!({ "class": class.name, "confidence": class.level.map(|level| level.name()) });
+    let class = |held: &Held| json!({ "class": held.class, "confidence": held.level.map(|level| level.name()) });
     let of = change.differences.iter().map(|d| (d.figure.name().to_owned(), difference(d)));
     json!({
         "name": name(change.name()), "presence": presence,

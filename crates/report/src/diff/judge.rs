@@ -68,7 +68,7 @@ pub fn told(judged: &[(Condition, Judgement)]) -> Vec<String> {
 /// Of one function: whether the test holds, or why that is not known.
 fn one(change: &Change<'_>, test: &Test) -> Result<bool, String> {
     let (old, new) = change.class;
-    let has_class = || match new.name {
+    let has_class = || match new.class {
         Some(name) => Ok(name),
         None => Err("it has no class in the new profile".to_owned()),
     };
@@ -79,11 +79,11 @@ fn one(change: &Change<'_>, test: &Test) -> Result<bool, String> {
         Test::ClassChanges => match change.class_outcome() {
             ClassOutcome::Changed => Ok(true),
             ClassOutcome::Same | ClassOutcome::Doubtful => Ok(false),
-            ClassOutcome::Unknown if old.name.is_none() => Err("it has no class in the old profile".into()),
+            ClassOutcome::Unknown if old.class.is_none() => Err("it has no class in the old profile".into()),
             ClassOutcome::Unknown => Err("it has no class in the new profile".into()),
         },
-        Test::ClassIs(class) => Ok(has_class()? == class && new.is_sure()),
-        Test::ClassIsNot(class) => Ok(has_class()? != class && new.is_sure()),
+        Test::ClassIs(class) => Ok(has_class()? == *class && new.is_sure()),
+        Test::ClassIsNot(class) => Ok(has_class()? != *class && new.is_sure()),
     }
 }
 

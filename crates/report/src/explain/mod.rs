@@ -166,6 +166,6 @@ pub fn argument(profile: &Profile, f: &Function) -> Vec<String> {
         0 => "No change was found that saves 5 % of its bound.".to_owned(),
         _ => format!("Of the program this would save: {}.", phrases.join("; ")),
     };
-    let class = f.analysis.class.as_deref().map(|class| format!("Its class is {class}: {}.", words::class(class)));
+    let class = f.analysis.class.map(|class| format!("Its class is {class}: {}.", words::class(class)));
     holds(profile, f).into_iter().chain(class).chain([saves]).chain(time(f)).chain(helps(f)).collect()
 }

@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::plot::axes::Axes;
+use crate::words;
 use crate::{View, name, palette, table};
 use rprof_model::ranking::Gain;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
 
 use super::rounded::rounded;
@@ -33,10 +35,10 @@ fn with_names(profile: &Profile, view: &View, width: usize) -> String {
     let functions = &profile.functions[..profile.functions.len().min(MOST)];
     let column = |cell: &dyn Fn(&Function) -> Value| short(functions.iter().map(cell).collect());
     let number = |v: Option<f64>| v.map_or(Value::Null, rounded);
-    let class = |f: &Function| f.analysis.class.clone().unwrap_or_else(|| "not counted".into());
+    let class = |f: &Function| words::name_of(f.analysis.class).to_owned();
     let index = |names: &[String], name: &String| json!(names.binary_search(name).unwrap_or(0));
     let classes = distinct(functions.iter().map(class));
-    let colors: Vec<String> = classes.iter().map(|class| palette::hex(Some(class))).collect();
+    let colors: Vec<String> = classes.iter().map(|class| palette::hex(Class::of_name(class))).collect();
     let places = distinct(functions.iter().map(place));
     let sources = distinct(SOURCES.iter().flat_map(|(_, keys)| functions.iter().map(|f| sources::words(f, keys))));
     let by = |f: &Function| Gain::of(f).saving.map(|s| s.remove.join("+"));

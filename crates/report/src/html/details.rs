@@ -72,7 +72,7 @@ fn section(profile: &Profile, f: &Function, index: usize, view: &View, rank: usi
     let mut out = format!(
         "<section class=\"function card\" data-f=\"{index}\">\n<h3><span class=\"dot\" style=\"background:{}\"></span>{}</h3>\n\
          <p class=\"place\">{} · {}</p>\n<div class=\"parts\">\n",
-        palette::hex(f.analysis.class.as_deref()),
+        palette::hex(f.analysis.class),
         escape(&name::of(f, view.name_width(200))),
         escape(&name::shorten(&explain::place(f), 200)),
         escape(&table::class_and_doubt(f)),

@@ -216,7 +216,7 @@ fn row(gain: &Gain<'_>, view: &View, with_expected: bool) -> String {
     let mut out = format!(
         "<tr><td class=\"named\" title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{}</td>",
         escape(&name::of(f, 500)),
-        palette::hex(f.analysis.class.as_deref()),
+        palette::hex(f.analysis.class),
         escape(&name::of(f, view.name_width(70))),
         place(f)
     );

@@ -213,7 +213,11 @@ mod tests {
         assert_eq!(merged.machine.gpus.iter().map(|g| g.index).collect::<Vec<_>>(), [0, 1, 2]);
         let triads: Vec<_> = devices.kernels.iter().filter(|k| k.name == "triad").collect();
         assert!(triads.len() == 3 && triads.iter().all(|k| k.launches == 2));
-        assert!(triads.iter().all(|k| k.analysis.as_ref().unwrap().class == "gpu-dram-bandwidth"));
+        assert!(
+            triads
+                .iter()
+                .all(|k| k.analysis.as_ref().unwrap().class == rprof_profile::vocabulary::Class::GpuDramBandwidth)
+        );
         assert_eq!(merged.run.warnings.iter().filter(|w| w.code == RENUMBERED).count(), 1);
     }
 

@@ -126,7 +126,7 @@ fn ring(d: &Dot<'_>, at: (f64, f64)) -> Circle {
         .set("cy", page::round(at.1))
         .set("r", page::round(dots::radius(d.function)))
         .set("class", "rf-before")
-        .set("stroke", palette::hex(d.function.analysis.class.as_deref()));
+        .set("stroke", palette::hex(d.function.analysis.class));
     let unit = d.axes.unit();
     let told = format!(
         "{}, before\n{}, {} {unit}/B",

@@ -14,6 +14,7 @@ use crate::number::si;
 use crate::{Precision, name, palette};
 use rprof_profile::Profile;
 use rprof_profile::communication::Communication;
+use rprof_profile::vocabulary::Class;
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 1080.0;
@@ -151,17 +152,17 @@ fn panel(frame: &Frame, spots: &[Spot<'_>], intensity: Intensity, slopes: &[Slop
 fn legend(spots: &[Spot<'_>], y: f64) -> Group {
     let mut g = Group::new();
     let mut x = page::LEFT;
-    for name in palette::names() {
-        if !spots.iter().any(|spot| class(spot) == name) {
+    for of_legend in palette::legend().flatten() {
+        if !spots.iter().any(|spot| class(spot) == of_legend) {
             continue;
         }
-        let words = if name == "peak" { "works more than it communicates" } else { name };
+        let words = if of_legend == Class::Peak { "works more than it communicates" } else { of_legend.name() };
         g.append(
             Circle::new()
                 .set("cx", page::round(x + 5.0))
                 .set("cy", y - 4.0)
                 .set("r", 5)
-                .set("fill", palette::hex(Some(name))),
+                .set("fill", palette::hex(Some(of_legend))),
         );
         g.append(page::text(x + 15.0, y, "rf-note", words));
         x += 34.0 + text_width(words.chars().count(), 12.0);

@@ -88,7 +88,7 @@ pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
 
 /// A circle, or a triangle that points to the right.
 pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
-    let colour = palette::hex(d.function.analysis.class.as_deref());
+    let colour = palette::hex(d.function.analysis.class);
     let r = radius(d.function);
     let mut shape: Element = if beyond {
         let corner = |x: f64, y: f64| format!("{},{}", page::round(at.0 + x * r), page::round(at.1 + y * r));
@@ -116,7 +116,7 @@ pub(super) fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
 /// Rings at the intensities of the other memory levels, on a dotted thread.
 fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
     let mut g = Group::new();
-    let colour = palette::hex(d.function.analysis.class.as_deref());
+    let colour = palette::hex(d.function.analysis.class);
     let (oi, unit) = (d.place.oi, d.axes.unit());
     let inside = |oi: &f64| *oi >= frame.x.low() && *oi <= frame.x.high();
     let rings: Vec<(&str, f64)> = [("L1", oi.l1), ("L2", oi.l2), ("L3", oi.l3)]
@@ -149,7 +149,7 @@ fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
     let y = frame.y.at(d.rate / fraction).max(frame.area.top);
     let start = at.1 - radius(d.function);
     if y < start - 2.0 {
-        let colour = palette::hex(d.function.analysis.class.as_deref());
+        let colour = palette::hex(d.function.analysis.class);
         g.append(page::line((at.0, start), (at.0, y), "rf-gap").set("stroke", colour.clone()));
         g.append(page::line((at.0 - 5.0, y), (at.0 + 5.0, y), "rf-gap").set("stroke", colour));
     }

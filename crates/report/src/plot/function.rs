@@ -11,6 +11,7 @@ use super::page;
 use super::scale::LogScale;
 use crate::number::{percent, seconds, si, significant};
 use crate::{name, palette, table, words};
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
 
 const WIDTH: f64 = 1000.0;
@@ -153,19 +154,19 @@ fn segment(frame: &Frame, bandwidth: f64, top: f64) -> Option<((f64, f64), (f64,
 
 fn colour(id: &str) -> String {
     palette::hex(Some(match id {
-        "ilp" => "ilp",
-        "mix" => "instruction-mix",
-        "simd" => "simd",
-        "fma" => "fma-balance",
-        "divsqrt" => "div-sqrt",
-        "access" | "l1" => "l1-bandwidth",
-        "imbalance" => "load-imbalance",
-        "threads" => "threads",
-        "dram" | "memory-imbalance" => "dram-bandwidth",
-        "latency" => "dram-latency",
-        "l2" => "l2-bandwidth",
-        "l3" => "l3-bandwidth",
-        _ => "peak",
+        "ilp" => Class::Ilp,
+        "mix" => Class::InstructionMix,
+        "simd" => Class::Simd,
+        "fma" => Class::FmaBalance,
+        "divsqrt" => Class::DivSqrt,
+        "access" | "l1" => Class::L1Bandwidth,
+        "imbalance" => Class::LoadImbalance,
+        "threads" => Class::Threads,
+        "dram" | "memory-imbalance" => Class::DramBandwidth,
+        "latency" => Class::DramLatency,
+        "l2" => Class::L2Bandwidth,
+        "l3" => Class::L3Bandwidth,
+        _ => Class::Peak,
     }))
 }
 
@@ -308,7 +309,7 @@ fn dot(frame: &Frame, own: &Own<'_>, unit: &str, taken: &mut Taken) -> Group {
     let mut g = Group::new();
     let f = own.function;
     let at = spot(frame, own);
-    let fill = palette::hex(f.analysis.class.as_deref());
+    let fill = palette::hex(f.analysis.class);
     let circle = |x: f64, y: f64, r: f64, class: &str| {
         Circle::new().set("cx", page::round(x)).set("cy", page::round(y)).set("r", r).set("class", class)
     };

@@ -156,7 +156,7 @@ fn drawn(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
             .set("cy", page::round(y))
             .set("r", page::round(radius(d)))
             .set("class", "rf-dot")
-            .set("fill", palette::hex(Some(&d.analysis.class)))
+            .set("fill", palette::hex(Some(d.analysis.class)))
             .into();
         let fraction = d.analysis.roof_fraction.map_or("not measured".into(), percent);
         let told = format!(

@@ -9,6 +9,7 @@ use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::page;
 use super::scale::LogScale;
+use crate::words;
 use crate::{View, name, palette, summary, wrap};
 use rprof_profile::{Function, Profile};
 
@@ -130,11 +131,12 @@ pub(super) fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: 
 fn legend(dots: &[Dot<'_>], top: f64) -> (Group, u32) {
     let mut g = Group::new();
     let (mut x, mut y, mut rows) = (page::LEFT, top, 1);
-    for class in palette::names() {
-        if !dots.iter().any(|d| d.function.analysis.class.as_deref().unwrap_or("not counted") == class) {
+    for class in palette::legend() {
+        if !dots.iter().any(|d| d.function.analysis.class == class) {
             continue;
         }
-        let width = 34.0 + text_width(class.chars().count(), 12.0);
+        let name = words::name_of(class);
+        let width = 34.0 + text_width(name.chars().count(), 12.0);
         if x + width > WIDTH - page::RIGHT {
             (x, y, rows) = (page::LEFT, y + 17.0, rows + 1);
         }
@@ -143,9 +145,9 @@ fn legend(dots: &[Dot<'_>], top: f64) -> (Group, u32) {
                 .set("cx", page::round(x + 5.0))
                 .set("cy", y - 4.0)
                 .set("r", 5)
-                .set("fill", palette::hex(Some(class))),
+                .set("fill", palette::hex(class)),
         );
-        g.append(page::text(x + 15.0, y, "rf-note", class));
+        g.append(page::text(x + 15.0, y, "rf-note", name));
         x += width;
     }
     (g, rows)

@@ -6,6 +6,7 @@ use super::page;
 use crate::number::{percent, seconds, si};
 use crate::{name, palette};
 use rprof_profile::communication::Communication;
+use rprof_profile::vocabulary::Class;
 
 /// A function in the picture. Rates are of all ranks together.
 pub struct Spot<'p> {
@@ -53,8 +54,8 @@ pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
 }
 
 /// Functions that work more than they communicate have the colour of work.
-pub fn class<'p>(spot: &Spot<'p>) -> &'p str {
-    spot.of.class.as_deref().unwrap_or("peak")
+pub fn class(spot: &Spot<'_>) -> Class {
+    spot.of.class.unwrap_or(Class::Peak)
 }
 
 /// A vertical line from a dot down to the axis or line below it.

@@ -16,7 +16,7 @@ pub fn json(old: &Profile, new: &Profile, limit: usize) -> Value {
         json!({
             "name": c.name(), "module": c.module(),
             "time_s": pair(Figure::Time), "difference_s": time.absolute(), "ci95_s": time.half(),
-            "class": [c.class.0.name, c.class.1.name], "roof_fraction": pair(Figure::RoofFraction),
+            "class": [c.class.0.class, c.class.1.class], "roof_fraction": pair(Figure::RoofFraction),
             "instructions": pair(Figure::Instructions), "flops": pair(Figure::Flops), "bytes_dram": pair(Figure::Dram),
         })
     };

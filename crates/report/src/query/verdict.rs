@@ -45,7 +45,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
         out += &wrap::hanging(&format!("because {because}"), width, 2);
     }
     for (class, why) in &found.ruled_out {
-        out += &wrap::hanging(&format!("not {}: {why}", words::class(class.name())), width, 2);
+        out += &wrap::hanging(&format!("not {}: {why}", words::class(*class)), width, 2);
     }
     out + &format!("more: {}\n", next(Some(&found), &view.source))
 }

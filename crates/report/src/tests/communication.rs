@@ -7,11 +7,12 @@ use rprof_profile::communication::{Communication, NetworkSeconds};
 use rprof_profile::mpi::{CallSite, Mpi, SizeClass};
 use rprof_profile::network::{Network, NetworkHost, PairCurve};
 use rprof_profile::run::Rank;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Profile, network::Distance};
 
 /// Four ranks of which `halo` hands over a byte for each FLOP, and `work` for each hundred; the network passes 1 GB/s from rank to rank.
 fn profile() -> Profile {
-    let function = |name: &str, cai: f64, class: Option<&str>| Communication {
+    let function = |name: &str, cai: f64, class: Option<Class>| Communication {
         name: name.into(),
         module: "app".into(),
         calls_mpi: true,
@@ -26,7 +27,7 @@ fn profile() -> Profile {
         cai: Some(cai),
         bound_s: Some(1.0),
         roof_fraction: Some(0.25),
-        class: class.map(str::to_owned),
+        class,
     };
     let mut profile = sample::profile();
     let site = CallSite {
@@ -38,7 +39,7 @@ fn profile() -> Profile {
         sizes: vec![SizeClass(8, 4, 32)],
         ..CallSite::default()
     };
-    let functions = vec![function("halo", 1.0, Some("network-latency")), function("work", 100.0, None)];
+    let functions = vec![function("halo", 1.0, Some(Class::NetworkLatency)), function("work", 100.0, None)];
     profile.mpi = Some(Mpi { sites: vec![site], functions, ..Mpi::default() });
     profile.run.ranks = (0..4).map(|rank| Rank { rank, ..Rank::default() }).collect();
     profile.network = Some(Network {
@@ -66,7 +67,7 @@ fn functions_stand_at_their_intensities_below_the_three_roofs() {
     well_formed(&svg);
     // 1 GB/s for each of four ranks.
     assert!(svg.contains("network 4.00 GB/s"), "the roof of the network");
-    let (halo, work) = (crate::palette::hex(Some("network-latency")), crate::palette::hex(Some("peak")));
+    let (halo, work) = (crate::palette::hex(Some(Class::NetworkLatency)), crate::palette::hex(Some(Class::Peak)));
     let (halo, work) = (dots(&svg, &halo), dots(&svg, &work));
     // Both panels and the volume; a legend has no such dots.
     assert_eq!((halo.len(), work.len()), (3, 3));

@@ -3,6 +3,7 @@
 use rprof_profile::device::{Advice, Counts, Kernel, Shape, Term, Uncounted};
 use rprof_profile::gpu::Gpu;
 use rprof_profile::number::{percent, seconds, si, significant};
+use rprof_profile::vocabulary::Class;
 
 use super::class::{Verdict, empty};
 use super::occupancy::{LaunchOccupancy, Limit};
@@ -33,7 +34,7 @@ pub struct Case<'a> {
 pub fn of(case: &Case<'_>) -> Vec<Advice> {
     let Case { kernel, gpu, verdict, terms, .. } = *case;
     let on_class = Advice {
-        cause: verdict.class.into(),
+        cause: verdict.class.name().into(),
         seconds: savings::of_class(kernel, terms, verdict, gpu),
         text: class(case),
     };
@@ -67,13 +68,13 @@ fn divergent(case: &Case<'_>) -> Option<Advice> {
 
 fn class(case: &Case<'_>) -> String {
     match (case.verdict.class, case.kernel.counts.as_ref()) {
-        ("gpu-launch", _) => launch(case),
-        ("gpu-latency", _) => latency(case),
-        ("unknown", None) => match case.uncounted {
+        (Class::GpuLaunch, _) => launch(case),
+        (Class::GpuLatency, _) => latency(case),
+        (Class::Unknown, None) => match case.uncounted {
             Some(why) => format!("Its FLOPs and bytes were not counted ({}): {}.", why.reason, why.fix),
             None => "Its launches were not counted: only its time is known.".into(),
         },
-        ("unknown", Some(_)) => unknown(case),
+        (Class::Unknown, Some(_)) => unknown(case),
         (class, Some(counts)) => held(case, class, counts),
         (class, None) => format!("It is held by {class}."),
     }
@@ -88,18 +89,18 @@ fn at(case: &Case<'_>, work: Option<f64>, unit: &str) -> String {
     rate.into_iter().chain(share).collect::<Vec<_>>().join(", ")
 }
 
-fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
+fn held(case: &Case<'_>, class: Class, counts: &Counts) -> String {
     let launches = counts.launches.max(1) as f64;
     let each = |work: Option<f64>| si(work.unwrap_or(0.0) / launches, "B");
     let tensor: f64 = counts.tensor.iter().map(|work| work.operations).sum();
     match class {
-        "gpu-dram-bandwidth" => format!(
+        Class::GpuDramBandwidth => format!(
             "A launch moves {} between memory and GPU ({}): fuse it with the kernels that write its inputs or read its results, or \
              use smaller types.",
             each(counts.dram()),
             at(case, counts.dram(), "B/s")
         ),
-        "gpu-l2-bandwidth" => {
+        Class::GpuL2Bandwidth => {
             let ratio = counts.l2.zip(counts.dram().filter(|bytes| *bytes > 0.0)).map(|(l2, dram)| l2 / dram);
             let times = ratio
                 .filter(|r| *r > 1.0)
@@ -111,23 +112,23 @@ fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
                 at(case, counts.l2, "B/s")
             )
         }
-        "gpu-l1-bandwidth" => format!(
+        Class::GpuL1Bandwidth => format!(
             "A launch moves {} between L1 and registers ({}): let each thread compute several results from what it has loaded.",
             each(counts.l1),
             at(case, counts.l1, "B/s")
         ),
-        "gpu-shared-bandwidth" => format!(
+        Class::GpuSharedBandwidth => format!(
             "A launch takes {} wavefronts of {WAVEFRONT} B of shared memory ({}){}.",
             si(counts.shared.unwrap_or(0.0) / launches / WAVEFRONT, ""),
             at(case, counts.shared, "B/s"),
             conflicts(counts)
                 .unwrap_or_else(|| ": hold more in registers, and check its strides for bank conflicts".into())
         ),
-        "gpu-tensor" => format!(
+        Class::GpuTensor => format!(
             "The tensor cores are busy ({}): use a smaller type of operands, where the accuracy allows that.",
             at(case, Some(tensor), "op/s")
         ),
-        "gpu-issue" => format!(
+        Class::GpuIssue => format!(
             "Its warps issue nearly an instruction a clock ({}): most of these are not FLOPs or have lanes switched off, so use \
              wider loads, and avoid divergent branches and index arithmetic.",
             at(case, None, "")
@@ -136,14 +137,14 @@ fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
     }
 }
 
-fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
+fn arithmetic(case: &Case<'_>, class: Class, counts: &Counts) -> String {
     let (flops, instructions, remedy) = match class {
-        "gpu-fp64" => (
+        Class::GpuFp64 => (
             counts.fp64,
             counts.fp64_instructions,
             "use the tensor cores for products of matrices (DMMA), or single precision where that is enough",
         ),
-        "gpu-fp32" => (
+        Class::GpuFp32 => (
             counts.fp32,
             counts.fp32_instructions,
             "use the tensor cores for products of matrices (TF32, BF16), or half precision where that is enough",
@@ -152,7 +153,7 @@ fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
     };
     format!(
         "Its {} arithmetic runs at {} ({}): {remedy}.",
-        class.trim_start_matches("gpu-").to_uppercase(),
+        class.name().trim_start_matches("gpu-").to_uppercase(),
         at(case, flops, "FLOP/s"),
         balance(flops, instructions)
     )
@@ -262,7 +263,7 @@ fn tail(case: &Case<'_>, saved_s: f64) -> Option<Advice> {
 /// Spilled registers and arrays of threads go through L1 and further.
 fn spills(case: &Case<'_>) -> Option<Advice> {
     let shape = case.kernel.shapes.first().filter(|shape| shape.local > 0)?;
-    let of_memory = case.verdict.class.ends_with("-bandwidth");
+    let of_memory = case.verdict.class.name().ends_with("-bandwidth");
     of_memory.then(|| Advice {
         cause: "local-memory".into(),
         seconds: None,

@@ -13,6 +13,7 @@
 use crate::class::EXPLAINED;
 use rprof_profile::device::{Device, Kernel, Term};
 use rprof_profile::gpu::Gpu;
+use rprof_profile::vocabulary::Class;
 
 use super::occupancy::LaunchOccupancy;
 use super::terms::{self, CHAIN, ISSUE, LAUNCH};
@@ -30,7 +31,7 @@ const MOSTLY_EMPTY: f64 = 0.5;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The class.
-    pub class: &'static str,
+    pub class: Class,
     /// The binding term, if there are counts.
     pub binding: Option<Term>,
 }
@@ -53,9 +54,9 @@ pub fn verdict(kernel: &Kernel, terms: &[Term], gpu: Option<&Gpu>, is_launch_bou
         None => gpu.is_some_and(|gpu| empty(kernel, gpu) > MOSTLY_EMPTY),
     };
     let class = match (is_short(kernel) && is_launch_bound, is_thin) {
-        (true, _) => "gpu-launch",
-        (false, true) => "gpu-latency",
-        (false, false) => "unknown",
+        (true, _) => Class::GpuLaunch,
+        (false, true) => Class::GpuLatency,
+        (false, false) => Class::Unknown,
     };
     Verdict { class, binding }
 }

@@ -7,6 +7,7 @@
 //! ```
 
 use rprof_profile::device::{Kernel, Rung, Term};
+use rprof_profile::vocabulary::Class;
 
 use super::terms::{self, CHAIN, LAUNCH};
 
@@ -17,7 +18,7 @@ pub fn ladder(kernel: &Kernel, terms: &[Term], tail_s: Option<f64>) -> Vec<Rung>
     let Some(largest) = terms.first() else { return Vec::new() };
     let rung = |without: &str, seconds: f64| Rung { without: without.into(), seconds };
     let mut rungs: Vec<Rung> = tail_s.map(|saved| rung("tail", kernel.seconds - saved)).into_iter().collect();
-    rungs.push(rung("gpu-latency", largest.seconds.min(kernel.seconds)));
-    rungs.extend(terms.windows(2).map(|pair| rung(terms::class(&pair[0].ceiling), pair[1].seconds)));
+    rungs.push(rung(Class::GpuLatency.name(), largest.seconds.min(kernel.seconds)));
+    rungs.extend(terms.windows(2).map(|pair| rung(terms::class(&pair[0].ceiling).name(), pair[1].seconds)));
     rungs
 }

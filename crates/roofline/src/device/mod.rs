@@ -59,14 +59,14 @@ fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounte
     };
     let (flops, bytes) = (counts.and_then(|c| c.flops()), counts.and_then(|c| c.dram()));
     Analysis {
-        class: verdict.class.into(),
+        class: verdict.class,
         binding: verdict.binding.as_ref().map(|term| term.ceiling.clone()),
         roof_fraction: verdict.binding.as_ref().filter(|_| kernel.seconds > 0.0).map(|t| t.seconds / kernel.seconds),
         flops_per_s: per_second(flops),
         bytes_per_s: per_second(bytes),
         intensity: flops.zip(bytes.filter(|b| *b > 0.0)).map(|(flops, bytes)| flops / bytes),
         ladder: ladder::ladder(kernel, &terms, savings::of_tail(kernel, &verdict, gpu)),
-        expected: kernel.analysis.as_ref().and_then(|analysis| analysis.expected.clone()),
+        expected: kernel.analysis.as_ref().and_then(|analysis| analysis.expected),
         advice: advice::of(&advice::Case { kernel, gpu, verdict: &verdict, terms: &terms, uncounted }),
         terms,
     }

@@ -2,6 +2,7 @@
 
 use rprof_profile::device::{Kernel, Term};
 use rprof_profile::gpu::Gpu;
+use rprof_profile::vocabulary::Class;
 
 use super::class::{self, Verdict};
 use super::occupancy::LaunchOccupancy;
@@ -15,9 +16,9 @@ pub fn of_class(kernel: &Kernel, terms: &[Term], verdict: &Verdict, gpu: Option<
     let others = terms.iter().filter(|t| !t.refuted && t.ceiling != LAUNCH);
     let next = others.filter(|t| terms::class(&t.ceiling) != verdict.class).map(|t| t.seconds).fold(0.0, f64::max);
     let seconds = match (verdict.class, &verdict.binding) {
-        ("gpu-launch" | "unknown", _) => 0.0,
-        ("gpu-latency", None) => kernel.seconds * gpu.map_or(0.0, |gpu| class::empty(kernel, gpu)),
-        ("gpu-latency", Some(_)) => kernel.seconds - next,
+        (Class::GpuLaunch | Class::Unknown, _) => 0.0,
+        (Class::GpuLatency, None) => kernel.seconds * gpu.map_or(0.0, |gpu| class::empty(kernel, gpu)),
+        (Class::GpuLatency, Some(_)) => kernel.seconds - next,
         (_, binding) => binding.as_ref().map_or(0.0, |term| term.seconds.min(kernel.seconds) - next),
     };
     worth(kernel, seconds)

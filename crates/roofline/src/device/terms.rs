@@ -13,6 +13,7 @@
 
 use rprof_profile::device::{Counts, Kernel, TensorWork, Term};
 use rprof_profile::gpu::Gpu;
+use rprof_profile::vocabulary::Class;
 
 use super::occupancy::{LaunchOccupancy, SCHEDULERS};
 
@@ -130,19 +131,19 @@ fn of_launches(kernel: &Kernel, gpu: &Gpu) -> Option<Term> {
 }
 
 /// The class of a kernel that is held by `ceiling`.
-pub fn class(ceiling: &str) -> &'static str {
+pub fn class(ceiling: &str) -> Class {
     match ceiling.split('.').nth(1) {
-        Some("dram") => "gpu-dram-bandwidth",
-        Some("l2") => "gpu-l2-bandwidth",
-        Some("l1") => "gpu-l1-bandwidth",
-        Some("shared") => "gpu-shared-bandwidth",
-        Some("fp64") => "gpu-fp64",
-        Some("fp32") => "gpu-fp32",
-        Some("fp16") => "gpu-fp16",
-        Some("tensor") => "gpu-tensor",
-        Some("issue") => "gpu-issue",
-        Some("ilp") => "gpu-latency",
-        Some("launch") => "gpu-launch",
-        _ => "unknown",
+        Some("dram") => Class::GpuDramBandwidth,
+        Some("l2") => Class::GpuL2Bandwidth,
+        Some("l1") => Class::GpuL1Bandwidth,
+        Some("shared") => Class::GpuSharedBandwidth,
+        Some("fp64") => Class::GpuFp64,
+        Some("fp32") => Class::GpuFp32,
+        Some("fp16") => Class::GpuFp16,
+        Some("tensor") => Class::GpuTensor,
+        Some("issue") => Class::GpuIssue,
+        Some("ilp") => Class::GpuLatency,
+        Some("launch") => Class::GpuLaunch,
+        _ => Class::Unknown,
     }
 }

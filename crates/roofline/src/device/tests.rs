@@ -4,6 +4,7 @@ use super::example::{self, h200};
 use super::{analyse, class};
 use crate::REFUTED;
 use rprof_profile::device::{Analysis, Counts, Device, Devices, Idle, Kernel};
+use rprof_profile::vocabulary::Class;
 
 /// Analyses one kernel alone on an H200.
 fn one(kernel: Kernel) -> (Analysis, Devices) {
@@ -13,10 +14,10 @@ fn one(kernel: Kernel) -> (Analysis, Devices) {
     (devices.kernels[0].analysis.clone().unwrap(), devices)
 }
 
-fn is_held(kernel: Kernel, class: &str, binding: &str, fraction: f64) {
+fn is_held(kernel: Kernel, class: Class, binding: &str, fraction: f64) {
     let name = kernel.name.clone();
     let (a, devices) = one(kernel);
-    assert_eq!((a.class.as_str(), a.binding.as_deref()), (class, Some(binding)), "{name}: {:?}", a.terms);
+    assert_eq!((a.class, a.binding.as_deref()), (class, Some(binding)), "{name}: {:?}", a.terms);
     assert!((a.roof_fraction.unwrap() - fraction).abs() < 0.005, "{name}: {:?}", a.roof_fraction);
     assert_eq!(a.advice.len(), 1, "{:?}", a.advice);
     assert!(devices.warnings.is_empty(), "{:?}", devices.warnings);
@@ -24,11 +25,11 @@ fn is_held(kernel: Kernel, class: &str, binding: &str, fraction: f64) {
 
 #[test]
 fn kernels_of_known_work_have_the_classes_they_were_written_for() {
-    is_held(example::triad(), "gpu-dram-bandwidth", "gpu.dram.triad", 0.988);
-    is_held(example::fp64_fma(), "gpu-fp64", "gpu.fp64.fma", 0.983);
-    is_held(example::wgmma_bf16(), "gpu-tensor", "gpu.tensor.bf16", 0.967);
-    is_held(example::shared_stride32(), "gpu-shared-bandwidth", "gpu.shared.read", 1.008);
-    is_held(example::l2_read(), "gpu-l2-bandwidth", "gpu.l2.read", 0.867);
+    is_held(example::triad(), Class::GpuDramBandwidth, "gpu.dram.triad", 0.988);
+    is_held(example::fp64_fma(), Class::GpuFp64, "gpu.fp64.fma", 0.983);
+    is_held(example::wgmma_bf16(), Class::GpuTensor, "gpu.tensor.bf16", 0.967);
+    is_held(example::shared_stride32(), Class::GpuSharedBandwidth, "gpu.shared.read", 1.008);
+    is_held(example::l2_read(), Class::GpuL2Bandwidth, "gpu.l2.read", 0.867);
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn counts_of_no_launch_are_no_rates() {
     assert_eq!((a.flops_per_s, a.bytes_per_s, a.intensity, a.roof_fraction), (None, None, None, None));
     let nothing = Counts { launches: 0, seconds: 0.0, ..example::triad().counts.unwrap() };
     let (a, _) = one(Kernel { counts: Some(nothing), ..example::triad() });
-    assert_eq!((a.flops_per_s, a.class.as_str()), (None, "unknown"));
+    assert_eq!((a.flops_per_s, a.class), (None, Class::Unknown));
 }
 
 #[test]
@@ -68,9 +69,9 @@ fn short_kernels_in_gaps_are_launch_bound_and_only_these() {
         let kernel = devices.kernels.iter().find(|k| k.name.contains(name)).unwrap();
         kernel.analysis.as_ref().unwrap().class.clone()
     };
-    assert_eq!(class("elementwise"), "gpu-launch");
-    assert_eq!(class("one_block"), "gpu-latency");
-    assert_eq!(class("triad"), "gpu-dram-bandwidth");
+    assert_eq!(class("elementwise"), Class::GpuLaunch);
+    assert_eq!(class("one_block"), Class::GpuLatency);
+    assert_eq!(class("triad"), Class::GpuDramBandwidth);
     let device = Device { idle: Idle { launch_s: 0.003, ..Idle::default() }, ..Device::default() };
     assert!(!class::is_launch_bound(&device, &[example::small()]), "gaps of 3 ms in 7.2 ms of kernels");
     assert!(!class::is_launch_bound(
@@ -90,14 +91,14 @@ fn without_counts_or_ceilings_nothing_is_made_up() {
             (a.flops_per_s, a.bytes_per_s, a.intensity, a.roof_fraction, &a.binding),
             (None, None, None, None, &None)
         );
-        assert!(matches!(a.class.as_str(), "unknown" | "gpu-launch") && a.terms.is_empty(), "{a:?}");
+        assert!(matches!(a.class, Class::Unknown | Class::GpuLaunch) && a.terms.is_empty(), "{a:?}");
         assert_eq!((kernel.shapes[0].occupancy, kernel.shapes[0].waves), (None, None));
     }
     let unknown = devices.kernels.iter().find(|k| k.name == "triad").unwrap().analysis.clone().unwrap();
     assert!(unknown.advice[0].text.contains("not counted (8,000 of its launches"), "{:?}", unknown.advice);
     // The shape alone says that most of the GPU is empty.
     let (a, _) = one(Kernel { counts: None, ..example::one_block() });
-    assert_eq!(a.class, "gpu-latency");
+    assert_eq!(a.class, Class::GpuLatency);
     assert!(a.advice[0].text.contains("131 of 132 multiprocessors get no block"), "{:?}", a.advice);
 }
 
@@ -105,21 +106,21 @@ fn without_counts_or_ceilings_nothing_is_made_up() {
 fn lanes_that_are_switched_off_leave_instructions_to_explain_the_time() {
     let counts =
         Counts { fp32: Some(2.0 * 868_859_904.0), instructions: Some(2.0 * 58_899_461.0), ..Counts::default() };
-    is_held(example::twice("fp32_fma_8of32", (528, 256), 24, 58.5e-6, counts), "gpu-issue", "gpu.issue", 0.963);
+    is_held(example::twice("fp32_fma_8of32", (528, 256), 24, 58.5e-6, counts), Class::GpuIssue, "gpu.issue", 0.963);
     // With all lanes the multiply-adds are named, though they are as many instructions.
     let counts =
         Counts { fp32: Some(2.0 * 3_464_085_504.0), instructions: Some(2.0 * 55_511_813.0), ..Counts::default() };
-    is_held(example::twice("fp32_fma", (528, 256), 24, 54.5e-6, counts), "gpu-fp32", "gpu.fp32.fma", 0.963);
+    is_held(example::twice("fp32_fma", (528, 256), 24, 54.5e-6, counts), Class::GpuFp32, "gpu.fp32.fma", 0.963);
 }
 
 #[test]
 fn one_chain_in_few_warps_is_latency() {
     // 4 warps a multiprocessor: 16.3 of 66 TFLOP/s.
     let counts = Counts { fp32: Some(2.0 * 1.6e9), ..Counts::default() };
-    is_held(example::twice("chain", (132, 128), 24, 100e-6, counts.clone()), "gpu-latency", "gpu.ilp.1", 0.982);
+    is_held(example::twice("chain", (132, 128), 24, 100e-6, counts.clone()), Class::GpuLatency, "gpu.ilp.1", 0.982);
     // Twice as fast: it has more chains than one, and its warps are still few.
     let (a, _) = one(example::twice("two chains", (132, 128), 24, 50e-6, counts));
-    assert_eq!((a.class.as_str(), a.binding.as_deref()), ("gpu-latency", Some("gpu.fp32.fma")));
+    assert_eq!((a.class, a.binding.as_deref()), (Class::GpuLatency, Some("gpu.fp32.fma")));
     assert!(a.advice[0].text.contains("132×128 threads fill 6.2 %"), "{:?}", a.advice);
 }
 

@@ -38,7 +38,7 @@ impl Sum {
                 None => self.homes.push((home, share * seconds)),
             }
         }
-        let class = f.analysis.class.as_deref().and_then(Class::of_name);
+        let class = f.analysis.class;
         if let Some(class) = class.filter(|class| *class != Class::Unknown && !class.is_of_system()) {
             *self.classes.entry(class).or_default() += seconds;
         }

@@ -39,5 +39,5 @@ pub fn put_lower_rungs_first(program: &Program<'_>, all: &mut [Candidate]) {
 fn own_class(program: &Program<'_>, candidate: &Candidate) -> Option<Class> {
     let place = candidate.place.as_ref()?;
     let is_it = |f: &&Function| Some(&f.name) == place.symbol.as_ref() && f.module == place.module;
-    Class::of_name(program.profile.functions.iter().find(is_it)?.analysis.class.as_deref()?)
+    program.profile.functions.iter().find(is_it)?.analysis.class
 }

@@ -74,7 +74,7 @@ fn place(program: &Program<'_>, trial: &Trial) -> Option<Place> {
 fn class(program: &Program<'_>, trial: &Trial) -> Option<Class> {
     let change = trial.change?;
     let function = function(program, trial);
-    let by_model = function.and_then(|f| Class::of_name(f.analysis.class.as_deref()?));
+    let by_model = function.and_then(|f| f.analysis.class);
     match change {
         Change::OtherThreadsStopped => Some(match function.and_then(|f| Family::of(&f.name, &f.module)) {
             Some(Family::Random | Family::Allocation) => Class::Waiting,

@@ -40,7 +40,7 @@ pub fn candidates(program: &Program<'_>) -> Vec<Candidate> {
 fn of_function(program: &Program<'_>, f: &Function) -> Vec<Candidate> {
     let time = program.of_function(f.time_s.or(f.cpu_s).unwrap_or(0.0));
     let place = if program.is_own(f) { Place::of(f) } else { program.home(f) };
-    let own = match f.analysis.class.as_deref().and_then(Class::of_name) {
+    let own = match f.analysis.class {
         Some(own) if explained(f) >= HALF || own.is_of_system() => own,
         _ => Class::Unknown,
     };

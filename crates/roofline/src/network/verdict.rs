@@ -19,6 +19,7 @@ use rprof_profile::Profile;
 use rprof_profile::communication::{Communication, NetworkSeconds};
 use rprof_profile::function::Saving;
 use rprof_profile::mpi::{CallSite, Mpi};
+use rprof_profile::vocabulary::Class;
 
 use rprof_profile::number;
 
@@ -35,18 +36,18 @@ struct InMpi {
 }
 
 /// The known parts of them, with their classes. Without ceilings of the network waiting alone is known.
-fn parts(of: &InMpi) -> Vec<(&'static str, f64)> {
+fn parts(of: &InMpi) -> Vec<(Class, f64)> {
     let mut parts = Vec::new();
     let waiting = of.waiting_s.unwrap_or(0.0);
     if of.waiting_s.is_some() {
-        parts.push(("waiting-for-ranks", waiting));
+        parts.push((Class::WaitingForRanks, waiting));
     }
     if let Some(network) = of.network {
         // A call needs no more than it took.
         let room = (of.mpi_s - waiting).max(0.0);
         let scale = (room / network.seconds().max(f64::MIN_POSITIVE)).min(1.0);
-        parts.push(("network-latency", scale * network.latency_s));
-        parts.push(("network-bandwidth", scale * network.bandwidth_s));
+        parts.push((Class::NetworkLatency, scale * network.latency_s));
+        parts.push((Class::NetworkBandwidth, scale * network.bandwidth_s));
     }
     parts
 }
@@ -57,13 +58,13 @@ fn is_explained(of: &InMpi) -> bool {
 }
 
 /// The largest known part.
-fn nearest(of: &InMpi) -> Option<&'static str> {
+fn nearest(of: &InMpi) -> Option<Class> {
     let known = parts(of).into_iter().filter(|(_, seconds)| *seconds > 0.0);
     known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(class, _)| class)
 }
 
-fn class(of: &InMpi) -> &'static str {
-    nearest(of).filter(|_| is_explained(of)).unwrap_or("unknown")
+fn class(of: &InMpi) -> Class {
+    nearest(of).filter(|_| is_explained(of)).unwrap_or(Class::Unknown)
 }
 
 /// Fills in the class.
@@ -71,7 +72,7 @@ pub fn classify(of: &mut Communication) {
     let all = of.mpi_s + of.work_s.unwrap_or(0.0);
     let in_mpi = InMpi { mpi_s: of.mpi_s, waiting_s: of.waiting_s, network: of.network };
     let communicates = of.mpi_s > 0.0 && of.mpi_s >= HALF * all;
-    of.class = communicates.then(|| class(&in_mpi).to_owned());
+    of.class = communicates.then(|| class(&in_mpi));
 }
 
 /// Gives functions that are longer in their own calls of MPI than at work the classes and the savings of these calls.
@@ -102,13 +103,13 @@ pub fn carry_over(profile: &mut Profile) {
         }
         let analysis = &mut function.analysis;
         let is_explained = is_explained(&in_mpi);
-        analysis.class = Some(class(&in_mpi).to_owned());
-        analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained).map(str::to_owned);
+        analysis.class = Some(class(&in_mpi));
+        analysis.nearest = nearest(&in_mpi).filter(|_| !is_explained);
         analysis.confidence = None;
-        let worthwhile = |(_, s): &(&str, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
+        let worthwhile = |(_, s): &(Class, f64)| is_explained && *s >= WORTHWHILE * in_mpi.mpi_s;
         let of_network = parts(&in_mpi).into_iter().filter(worthwhile).map(|(class, seconds)| {
             let saving = Saving {
-                remove: vec![class.to_owned()],
+                remove: vec![class.name().to_owned()],
                 seconds: seconds / ranks,
                 seconds_max: seconds / ranks,
                 program_seconds: Some(seconds / ranks),
@@ -117,11 +118,11 @@ pub fn carry_over(profile: &mut Profile) {
             saving.within(elapsed_s.unwrap_or(f64::INFINITY))
         });
         analysis.savings.splice(0..0, of_network);
-        order::put_in_order(&mut analysis.savings, analysis.class.as_deref());
+        order::put_in_order(&mut analysis.savings, analysis.class);
     }
 }
 
-fn advice(class: &str, sites: &[&CallSite], seconds: f64, mpi: &Mpi) -> String {
+fn advice(class: Class, sites: &[&CallSite], seconds: f64, mpi: &Mpi) -> String {
     let longest = sites.iter().max_by(|a, b| a.time_s.unwrap_or(0.0).total_cmp(&b.time_s.unwrap_or(0.0)));
     let call = longest.map_or("MPI", |site| site.call.as_str());
     let calls: Option<u64> = sites.iter().map(|site| site.calls).sum();
@@ -129,7 +130,7 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, mpi: &Mpi) -> String {
     let bytes: Option<u64> = sites.iter().map(|site| site.bytes).sum();
     let seconds = number::seconds(seconds);
     match class {
-        "waiting-for-ranks" => {
+        Class::WaitingForRanks => {
             let balance =
                 mpi.efficiency.map_or(String::new(), |e| format!(" (load balance {:.0} %)", 100.0 * e.load_balance));
             let whom = mpi
@@ -141,7 +142,7 @@ fn advice(class: &str, sites: &[&CallSite], seconds: f64, mpi: &Mpi) -> String {
                  that needs no answer before the call."
             )
         }
-        "network-latency" => {
+        Class::NetworkLatency => {
             let each = bytes.zip(calls).map_or(String::new(), |(bytes, calls)| {
                 format!(" of {} on average", number::si(bytes as f64 / calls.max(1) as f64, "B"))
             });
@@ -174,16 +175,16 @@ mod tests {
     #[test]
     fn the_largest_part_decides() {
         let class = |of: InMpi| (class(&of), nearest(&of));
-        assert_eq!(class(in_mpi(1.0, Some(0.6), Some((0.1, 0.1)))).0, "waiting-for-ranks");
-        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.5, 0.2)))).0, "network-latency");
-        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.1, 0.7)))).0, "network-bandwidth");
-        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.2, 0.1)))), ("unknown", Some("network-latency")));
-        assert_eq!(class(in_mpi(1.0, Some(0.6), None)).0, "waiting-for-ranks");
-        assert_eq!(class(in_mpi(1.0, None, None)), ("unknown", None));
+        assert_eq!(class(in_mpi(1.0, Some(0.6), Some((0.1, 0.1)))).0, Class::WaitingForRanks);
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.5, 0.2)))).0, Class::NetworkLatency);
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.1, 0.7)))).0, Class::NetworkBandwidth);
+        assert_eq!(class(in_mpi(1.0, Some(0.1), Some((0.2, 0.1)))), (Class::Unknown, Some(Class::NetworkLatency)));
+        assert_eq!(class(in_mpi(1.0, Some(0.6), None)).0, Class::WaitingForRanks);
+        assert_eq!(class(in_mpi(1.0, None, None)), (Class::Unknown, None));
         // More than half is explained, by several parts.
-        assert_eq!(class(in_mpi(1.0, Some(0.3), Some((0.25, 0.1)))).0, "waiting-for-ranks");
+        assert_eq!(class(in_mpi(1.0, Some(0.3), Some((0.25, 0.1)))).0, Class::WaitingForRanks);
         // A network that needs more than the calls took leaves no rest.
-        assert_eq!(class(in_mpi(1.0, Some(0.2), Some((9.0, 1.0)))).0, "network-latency");
+        assert_eq!(class(in_mpi(1.0, Some(0.2), Some((9.0, 1.0)))).0, Class::NetworkLatency);
     }
 
     #[test]
@@ -208,15 +209,15 @@ mod tests {
             let savings: Vec<f64> = analysis.savings.iter().map(|saving| saving.seconds).collect();
             (analysis.class.unwrap(), analysis.nearest, savings)
         };
-        assert_eq!(with_waiting(0.25), ("unknown".into(), Some("waiting-for-ranks".into()), vec![]));
-        assert_eq!(with_waiting(0.75), ("waiting-for-ranks".into(), None, vec![0.375]));
+        assert_eq!(with_waiting(0.25), (Class::Unknown, Some(Class::WaitingForRanks), vec![]));
+        assert_eq!(with_waiting(0.75), (Class::WaitingForRanks, None, vec![0.375]));
     }
 
     #[test]
     fn work_and_communication_are_weighed() {
         let mut of = Communication { mpi_s: 1.0, waiting_s: Some(0.9), work_s: Some(0.5), ..Communication::default() };
         classify(&mut of);
-        assert_eq!(of.class.as_deref(), Some("waiting-for-ranks"));
+        assert_eq!(of.class, Some(Class::WaitingForRanks));
         of.work_s = Some(2.0);
         classify(&mut of);
         assert_eq!(of.class, None);

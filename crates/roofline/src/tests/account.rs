@@ -12,6 +12,7 @@ use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::function::Work;
 use rprof_profile::prefetch::Prefetch;
 use rprof_profile::system::{FileKind, Reason, System, Wait};
+use rprof_profile::vocabulary::Class;
 
 /// A function that runs at a fifth of its bound, with an account of `parts` of its CPU time.
 fn with(parts: &[(Cause, f64)]) -> Kernel {
@@ -33,8 +34,8 @@ fn with(parts: &[(Cause, f64)]) -> Kernel {
     k
 }
 
-fn class(f: &Function) -> &str {
-    f.analysis.class.as_deref().expect("a class")
+fn class(f: &Function) -> Class {
+    f.analysis.class.expect("a class")
 }
 
 #[test]
@@ -42,17 +43,17 @@ fn below_its_bound_a_function_has_the_class_of_its_largest_cause() {
     let base = (Cause::Base, 0.3);
     let found = |cause| with(&[base, (cause, 0.65)]).analysed();
     for (cause, expected) in [
-        (Cause::Mispredict, "mispredict"),
-        (Cause::FrontEnd, "front-end"),
-        (Cause::Forwarding, "store-forwarding"),
-        (Cause::Tlb, "tlb"),
-        (Cause::L1, "l1-bandwidth"),
-        (Cause::L2, "cache-latency"),
-        (Cause::L3, "cache-latency"),
-        (Cause::DramLatency, "dram-latency"),
-        (Cause::DramBandwidth, "dram-bandwidth"),
-        (Cause::Chain, "ilp"),
-        (Cause::Base, "instruction-mix"),
+        (Cause::Mispredict, Class::Mispredict),
+        (Cause::FrontEnd, Class::FrontEnd),
+        (Cause::Forwarding, Class::StoreForwarding),
+        (Cause::Tlb, Class::Tlb),
+        (Cause::L1, Class::L1Bandwidth),
+        (Cause::L2, Class::CacheLatency),
+        (Cause::L3, Class::CacheLatency),
+        (Cause::DramLatency, Class::DramLatency),
+        (Cause::DramBandwidth, Class::DramBandwidth),
+        (Cause::Chain, Class::Ilp),
+        (Cause::Base, Class::InstructionMix),
     ] {
         let f = found(cause);
         assert_eq!(class(&f), expected, "{cause:?}");
@@ -72,14 +73,14 @@ fn ports_have_the_class_of_what_would_free_them() {
         class(&k.analysed()).to_owned()
     };
     let widths = [Width::Scalar, Width::W512];
-    assert_eq!(widths.map(|width| of(FpOp::Fma, width)), ["simd", "peak"]);
-    assert_eq!(of(FpOp::Add, Width::W512), "fma-balance");
+    assert_eq!(widths.map(|width| of(FpOp::Fma, width)), [Class::Simd, Class::Peak]);
+    assert_eq!(of(FpOp::Add, Width::W512), Class::FmaBalance);
 }
 
 #[test]
 fn seconds_of_one_class_are_added() {
     let f = with(&[(Cause::Mispredict, 0.4), (Cause::L2, 0.25), (Cause::L3, 0.3)]).analysed();
-    assert_eq!(class(&f), "cache-latency");
+    assert_eq!(class(&f), Class::CacheLatency);
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn what_l2_serves_for_conflicts_of_l1_is_a_conflict() {
         k.function.concurrency = vec![1.0];
         k.analysed()
     };
-    assert_eq!([0.9, 0.2].map(|part| class(&conflicts(part)).to_owned()), ["private-cache-conflict", "cache-latency"]);
+    assert_eq!([0.9, 0.2].map(|part| class(&conflicts(part))), [Class::PrivateCacheConflict, Class::CacheLatency]);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn at_its_bound_the_ceiling_names_the_class() {
     k = Kernel { function: Function { time_s: k.function.time_s.map(|t| t / 6.0), ..k.function } };
     k.function.cpu_s = k.function.time_s;
     let f = k.analysed();
-    assert_ne!(class(&f), "mispredict", "{:?}", f.analysis.roof_fraction);
+    assert_ne!(class(&f), Class::Mispredict, "{:?}", f.analysis.roof_fraction);
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn an_account_that_is_off_names_a_class_and_an_interval_of_the_saving() {
     let time = near.time_s.expect("timed");
     assert!((near.analysis.savings[0].seconds / time - 0.5).abs() < 1e-9, "in parts of the time, not of the model");
     let off = change(with(&[(Cause::Base, 0.5), (Cause::Mispredict, 0.8)]));
-    assert_eq!(class(&off), "mispredict");
+    assert_eq!(class(&off), Class::Mispredict);
     let saving = off.analysis.savings.iter().find(|s| s.remove == ["mispredict"]).expect("a saving");
     let time = off.time_s.expect("timed");
     let shares = (saving.seconds / time, saving.seconds_max / time);
@@ -169,14 +170,14 @@ fn a_function_for_which_the_kernel_works_longer_is_the_kernels() {
     let mut k = with(&[(Cause::Mispredict, 1.0)]);
     let cpu_s = k.function.cpu_s.expect("timed");
     k.function.kernel_s = Some(0.5 * cpu_s);
-    assert_eq!(class(&k.clone().analysed()), "mispredict");
+    assert_eq!(class(&k.clone().analysed()), Class::Mispredict);
     k.function.kernel_s = Some(3.0 * cpu_s);
     let f = k.clone().analysed();
-    assert_eq!(class(&f), "system-calls");
+    assert_eq!(class(&f), Class::SystemCalls);
     assert!(f.analysis.remarks.iter().any(|r| r.contains("system calls")), "{:?}", f.analysis.remarks);
     k.function.fault_s = Some(2.0 * cpu_s);
     let f = k.clone().analysed();
-    assert_eq!(class(&f), "page-faults");
+    assert_eq!(class(&f), Class::PageFaults);
     let saving = f.analysis.savings.iter().find(|s| s.remove == ["page-faults"]).expect("measured");
     let time_s = f.time_s.expect("timed");
     assert!((saving.seconds - 2.0 * time_s).abs() < 1e-9 && saving.advice.contains("first"), "{saving:?}");
@@ -194,9 +195,9 @@ fn a_function_that_waits_longer_than_it_runs_is_classed_by_that_and_told_for_who
         k.function.system = Some(System { waits: Some(waits), ..System::default() });
         k.clone().analysed()
     };
-    assert_eq!(class(&waits(vec![wait(Reason::RunQueue, 9.0 * cpu_s)])), "mispredict", "that is the CPU's");
+    assert_eq!(class(&waits(vec![wait(Reason::RunQueue, 9.0 * cpu_s)])), Class::Mispredict, "that is the CPU's");
     let f = waits(vec![wait(Reason::Read, 3.0 * cpu_s)]);
-    assert_eq!(class(&f), "waiting");
+    assert_eq!(class(&f), Class::Waiting);
     let told = "75 % of its time it is off the CPU: read() of a pipe: it waits for the process that writes.";
     assert!(f.analysis.remarks.iter().any(|r| r == told), "{:?}", f.analysis.remarks);
 }
@@ -229,6 +230,6 @@ fn latency_of_lines_that_follow_one_another_is_bandwidth() {
         let f = Function { account: Some(account), work, ..Default::default() };
         crate::account::largest(&f)
     };
-    assert_eq!(with(1e6, 1e4), Some(crate::account::Named::Class("dram-bandwidth")));
-    assert_eq!(with(1e4, 1e6), Some(crate::account::Named::Class("dram-latency")));
+    assert_eq!(with(1e6, 1e4), Some(crate::account::Named::Class(Class::DramBandwidth)));
+    assert_eq!(with(1e4, 1e6), Some(crate::account::Named::Class(Class::DramLatency)));
 }

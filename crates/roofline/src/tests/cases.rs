@@ -12,6 +12,7 @@ use crate::terms::{Subject, TermId};
 use crate::{REFUTED, analyse};
 use rprof_profile::confidence::Level;
 use rprof_profile::function::Saving;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile, Run};
 
 fn read(path: &str) -> serde_json::Value {
@@ -46,7 +47,7 @@ fn case(name: &str) -> (Vec<Function>, Profile) {
             assert!(s.seconds <= time && s.seconds_max <= time && s.seconds_max >= s.seconds, "{}: {s:?}", f.name);
         }
         let alone = f.team == Some(1);
-        assert!(!alone || f.analysis.class.as_deref() != Some("threads"), "{}", f.name);
+        assert!(!alone || f.analysis.class != Some(Class::Threads), "{}", f.name);
         assert!(!alone || f.analysis.savings.iter().all(|s| s.remove != ["threads"]), "{}", f.name);
     }
     (analysed.functions.clone(), analysed)
@@ -65,8 +66,8 @@ fn share(f: &Function, what: &str) -> f64 {
     saving(f, what).map_or(0.0, |s| s.seconds / f.time_s.expect("timed"))
 }
 
-fn class(f: &Function) -> &str {
-    f.analysis.class.as_deref().expect("a class")
+fn class(f: &Function) -> Class {
+    f.analysis.class.expect("a class")
 }
 
 fn says_block(f: &Function) -> bool {
@@ -77,7 +78,7 @@ fn says_block(f: &Function) -> bool {
 fn vectors_shorten_chains() {
     // Vectorised by hand: 85 %.
     let f = function("simd", "ssq");
-    assert_eq!(class(&f), "simd");
+    assert_eq!(class(&f), Class::Simd);
     assert!((share(&f, "simd") - 0.85).abs() < 0.05, "{}", share(&f, "simd"));
 }
 
@@ -85,7 +86,7 @@ fn vectors_shorten_chains() {
 fn integer_lanes_count() {
     // -O3 -march=native: 85 %.
     let f = function("isum", "isum");
-    assert_eq!(class(&f), "simd");
+    assert_eq!(class(&f), Class::Simd);
     assert!((share(&f, "simd") - 0.85).abs() < 0.12, "{}", share(&f, "simd"));
     assert!(saving(&f, "simd").is_some_and(|s| s.advice.contains("integers of 4 bytes")), "{:?}", f.analysis.savings);
 }
@@ -103,7 +104,7 @@ fn an_interpreter_is_not_told_to_vectorise() {
 fn conflicts_of_private_caches_and_strides_have_savings() {
     // Padding saves 78 %, another order of the loops 90 %.
     let f = function("matmul1024", "matmul");
-    assert_eq!(class(&f), "private-cache-conflict");
+    assert_eq!(class(&f), Class::PrivateCacheConflict);
     assert_eq!(f.analysis.confidence.as_ref().map(|c| c.level), Some(Level::Low), "no account tells");
     let (padding, order) = (saving(&f, "private-conflicts").expect("padding"), saving(&f, "strides").expect("order"));
     let time = f.time_s.expect("timed");
@@ -111,7 +112,7 @@ fn conflicts_of_private_caches_and_strides_have_savings() {
     assert!(order.seconds_max > 0.85 * time, "{order:?}");
     assert!(padding.advice.contains("pad rows") && order.advice.contains("order of the"), "{padding:?} {order:?}");
     let small = function("matmul", "matmul");
-    assert!(["cache-latency", "l3-bandwidth"].contains(&class(&small)), "{}", class(&small));
+    assert!([Class::CacheLatency, Class::L3Bandwidth].contains(&class(&small)), "{}", class(&small));
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn what_another_function_had_is_fused() {
     let fuse = saving(consume, "separate-passes").expect("fuse");
     assert!(fuse.advice.contains("produce") && fuse.advice.contains("fuse"), "{fuse:?}");
     let produce = functions.iter().find(|f| f.name == "produce").expect("produce");
-    assert_eq!(class(produce), "page-faults");
+    assert_eq!(class(produce), Class::PageFaults);
     assert!(produce.analysis.remarks.iter().any(|r| r.contains("page faults")), "{:?}", produce.analysis.remarks);
 }
 
@@ -138,7 +139,7 @@ fn what_one_call_uses_once_is_not_blocked() {
 fn nine_streams_of_stores_go_past_the_caches_too() {
     // With non-temporal stores 0.24 instead of 0.36 s.
     let f = function("lbmv", "step");
-    assert_eq!(class(&f), "dram-bandwidth");
+    assert_eq!(class(&f), Class::DramBandwidth);
     let saved = saving(&f, "write-allocate").expect("non-temporal stores");
     assert!(saved.advice.contains("non-temporal"), "{saved:?}");
     assert!((share(&f, "write-allocate") - 0.33).abs() < 0.1, "{}", share(&f, "write-allocate"));
@@ -152,13 +153,13 @@ fn nine_streams_of_stores_go_past_the_caches_too() {
 fn a_chain_that_restarts_in_every_iteration_is_none() {
     let (functions, analysed) = case("imbal");
     assert!(analysed.run.warnings.iter().all(|w| w.code != REFUTED), "{:?}", analysed.run.warnings);
-    assert_eq!(class(&functions[0]), "load-imbalance");
+    assert_eq!(class(&functions[0]), Class::LoadImbalance);
 }
 
 #[test]
 fn a_recurrence_has_no_partial_results() {
     let f = function("rec", "iir");
-    assert_eq!(class(&f), "ilp");
+    assert_eq!(class(&f), Class::Ilp);
     assert!(saving(&f, "ilp").is_none() && saving(&f, "simd").is_none(), "{:?}", f.analysis.savings);
     assert!(f.analysis.remarks.iter().any(|r| r.contains("independent sequences")), "{:?}", f.analysis.remarks);
     // A mutant: a sum in the place of the recurrence.
@@ -174,7 +175,7 @@ fn a_recurrence_has_no_partial_results() {
 #[test]
 fn a_walk_keeps_what_sixteen_leave() {
     let f = function("chase", "walk");
-    assert_eq!(class(&f), "dram-latency");
+    assert_eq!(class(&f), Class::DramLatency);
     let latency = saving(&f, "latency").expect("several lists");
     let left = 1.0 - latency.seconds / f.analysis.terms.latency.expect("chased").min(f.time_s.expect("timed"));
     assert!(left > 1.0 / 20.0 && left < 1.0 / 8.0, "{left}");
@@ -203,11 +204,11 @@ fn one_thread_that_moves_all_has_the_bandwidth_of_one_core() {
 #[test]
 fn branches_and_latency_are_no_instruction_mix() {
     let quick = function("qsort", "quick");
-    assert_eq!(class(&quick), "unknown");
+    assert_eq!(class(&quick), Class::Unknown);
     assert!(quick.analysis.savings.is_empty(), "{:?}", quick.analysis.savings);
     assert!(quick.analysis.remarks.iter().any(|r| r.contains("predicted wrongly")), "{:?}", quick.analysis.remarks);
     let look = function("hash", "look");
-    assert_eq!(class(&look), "cache-latency");
+    assert_eq!(class(&look), Class::CacheLatency);
     assert!(saving(&look, "mix").is_none(), "{:?}", look.analysis.savings);
 }
 
@@ -229,7 +230,7 @@ fn one_thread_is_a_statement_about_the_program() {
 #[test]
 fn no_bound_exceeds_the_peak_and_replacing_divisions_costs() {
     let f = function("demo_div", "demo_div");
-    assert_eq!(class(&f), "div-sqrt");
+    assert_eq!(class(&f), Class::DivSqrt);
     let peak = facts("demo_div").machine.value("dp.peak", 2).expect("measured");
     let rungs = f.analysis.ceilings.iter().filter(|c| c.kind != "memory").filter_map(|c| c.value);
     assert!(rungs.clone().all(|value| value <= peak * 1.01), "{:?}", rungs.collect::<Vec<_>>());

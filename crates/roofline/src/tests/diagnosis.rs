@@ -27,8 +27,7 @@ pub(super) fn frame(name: &str, module: &str) -> Frame {
 
 pub(super) fn function(name: &str, module: &str, cpu_s: f64, class: Class) -> Function {
     let confidence = Some(Confidence { level: Level::High, reasons: Vec::new() });
-    let analysis =
-        Analysis { class: Some(class.name().into()), confidence, roof_fraction: Some(0.9), ..Analysis::default() };
+    let analysis = Analysis { class: Some(class), confidence, roof_fraction: Some(0.9), ..Analysis::default() };
     let file = (module == "app").then(|| "app.c".to_owned());
     let (cpu_s, time_s) = (Some(cpu_s), Some(cpu_s));
     Function {

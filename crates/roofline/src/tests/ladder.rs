@@ -12,6 +12,7 @@ use rprof_isa::facts::AccessKind::{Load, Store};
 use rprof_isa::facts::InstructionClass::{Alu, Mov};
 use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::function::ChainStep;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Ceiling, Function, Machine};
 
 fn ops() -> impl Strategy<Value = FpOp> {
@@ -143,7 +144,7 @@ fn without_ceilings_everything_is_missing_and_says_why() {
     let mut profile = super::kernel::profile(vec![k.function], Machine::default());
     crate::analyse(&mut profile);
     let f = &profile.functions[0];
-    assert_eq!(f.analysis.class.as_deref(), Some("unknown"));
+    assert_eq!(f.analysis.class, Some(Class::Unknown));
     assert_eq!(f.analysis.roof_fraction, None);
     assert!(f.source["terms.issue"].reason.as_ref().unwrap().contains("issue"));
     assert!(f.analysis.ceilings.iter().all(|c| c.value.is_none_or(|v| v > 0.0)));

@@ -6,6 +6,7 @@ use rprof_profile::Function;
 use rprof_profile::counters::Counter;
 use rprof_profile::evidence::memory::Traffic;
 use rprof_profile::function::PerThread;
+use rprof_profile::vocabulary::Class;
 
 /// A stream of 24 bytes an iteration from memory on one thread.
 fn stream(cycles: f64) -> Kernel {
@@ -53,7 +54,7 @@ fn uneven_controllers_lower_the_ceiling_of_memory() {
     assert!((uneven / dram - 0.5).abs() < 1e-9, "{uneven} of {dram}");
     assert_eq!(value(&even, "memory-imbalance"), None);
     assert_eq!(found.analysis.binding.as_deref(), Some("memory-imbalance"));
-    assert_eq!(found.analysis.class.as_deref(), Some("dram-bandwidth"));
+    assert_eq!(found.analysis.class, Some(Class::DramBandwidth));
     let ceiling = found.analysis.ceilings.iter().find(|c| c.id == "memory-imbalance").unwrap();
     assert!(ceiling.from.iter().any(|f| f == "controller balance"), "{ceiling:?}");
     let saving = found.analysis.savings.iter().find(|s| s.remove == ["memory-imbalance"]).expect("half the time");

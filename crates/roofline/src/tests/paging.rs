@@ -5,6 +5,7 @@ use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::function::ChainStep;
 use rprof_profile::machine::{Machine, Sweep};
 use rprof_profile::pages::Pages;
+use rprof_profile::vocabulary::Class;
 use rprof_profile::{Ceiling, Function};
 
 /// Accesses on small pages take this much longer far beyond the caches.
@@ -93,7 +94,7 @@ fn huge_pages_are_advised_with_what_they_save() {
     let latency = found.analysis.terms.latency.unwrap();
     assert!((saving.seconds / latency - (1.0 - 1.0 / SLOWER)).abs() < 1e-9, "{saving:?}");
     assert!(saving.advice.starts_with("100 % of its lines from memory lie on pages of 4 KiB"), "{}", saving.advice);
-    assert_eq!(found.analysis.class.as_deref(), Some("dram-latency"));
+    assert_eq!(found.analysis.class, Some(Class::DramLatency));
     assert!(found.analysis.ceilings.iter().any(|c| c.from.iter().any(|id| id == "dram.chase.1.4k")));
     for huge in [analysed(chase(0.0, 4 << 30), machine(true)), analysed(chase(1.0, 4 << 30), zen5())] {
         assert!(huge.analysis.savings.iter().all(|s| s.remove != ["small-pages"]));

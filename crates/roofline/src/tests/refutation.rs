@@ -10,6 +10,7 @@ use rprof_profile::function::Source;
 use rprof_profile::machine::{Cache, Machine, Sweep};
 use rprof_profile::pages::Pages;
 use rprof_profile::run::Pass;
+use rprof_profile::vocabulary::Class;
 
 /// Reads 512 bytes of DRAM an iteration in the time of one third of them: the bandwidth ceiling cannot be right.
 fn impossible() -> Kernel {
@@ -68,10 +69,10 @@ fn few_samples_leave_the_class_and_lower_the_confidence() {
         let a = p.functions.remove(0).analysis;
         (a.class, a.confidence.expect("a class"))
     };
-    let peak = Some("peak".to_owned());
-    assert_eq!(sampled(1000.0), (peak.clone(), Confidence { level: Level::High, reasons: vec![] }));
+    let peak = Some(Class::Peak);
+    assert_eq!(sampled(1000.0), (peak, Confidence { level: Level::High, reasons: vec![] }));
     let few = |samples| vec![Doubt::FewSamples { samples }];
-    assert_eq!(sampled(300.0), (peak.clone(), Confidence { level: Level::Medium, reasons: few(43) }));
+    assert_eq!(sampled(300.0), (peak, Confidence { level: Level::Medium, reasons: few(43) }));
     assert_eq!(sampled(100.0), (peak, Confidence { level: Level::Low, reasons: few(14) }));
 }
 

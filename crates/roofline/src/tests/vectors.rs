@@ -6,6 +6,7 @@ use rprof_isa::facts::AccessKind::Load;
 use rprof_isa::operation::{FpOp, Precision, Width};
 use rprof_profile::Function;
 use rprof_profile::account::{Account, Cause, WhatIf};
+use rprof_profile::vocabulary::Class;
 
 /// A loop of one scalar operation, each of which waits for the one before.
 fn looped(op: FpOp, step: ChainStep) -> Kernel {
@@ -41,7 +42,7 @@ fn a_recurrence_is_not_told_to_vectorise() {
     assert_eq!(vectors(&recurrence().analysed()), None, "x = x·a + b");
     assert_eq!(vectors(&replayed(recurrence())), None, "whatever a replay says");
     let f = recurrence().analysed();
-    assert_eq!(f.analysis.class.as_deref(), Some("ilp"));
+    assert_eq!(f.analysis.class, Some(Class::Ilp));
 }
 
 #[test]
