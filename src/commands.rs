@@ -570,6 +570,9 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
             let mut profiles = paths.iter().map(|path| report::json::read(path)).collect::<Result<Vec<_>, _>>()?;
             session::rank_calls::compare_in_any_order(&mut profiles, &paths);
             let mut merged = report::merge::merge(profiles, args.partial)?;
+            if let Some(folder) = session::launches::folder_of_ranks(&paths) {
+                session::launches::add_network(&mut merged, folder);
+            }
             rprof::roofline::analyse(&mut merged);
             merged
         }

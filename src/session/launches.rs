@@ -256,7 +256,13 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
             "look whether the rank was ended while it wrote",
         )
     }));
-    // Only a measurement of this job's network is in its folder.
+    add_network(&mut profile, folder);
+    Ok(profile)
+}
+
+/// Adds the ceilings of the network that were measured for the job in `folder`, if there are some. Only a measurement of this job's network
+/// is in its folder.
+pub fn add_network(profile: &mut Profile, folder: &Path) {
     match network::read(folder).and_then(|network| network::of_job(network, &profile.run.ranks)) {
         Ok(network) => profile.network = Some(network),
         Err(_) if !folder.join(network::FILE).exists() => {}
@@ -267,5 +273,35 @@ fn put_together(folder: &Path, partial: bool) -> Result<Profile, SessionError> {
             "measure it again: mpirun … rprof machine --mpi -o FOLDER -- ./app, then rprof merge FOLDER",
         )),
     }
-    Ok(profile)
+}
+
+/// The folder of the job that all of these `profile.json` are of, as ranks have them: `FOLDER/rank-N/profile.json`.
+pub fn folder_of_ranks(profiles: &[PathBuf]) -> Option<&Path> {
+    let folder_of = |path: &'_ PathBuf| -> Option<PathBuf> {
+        let rank = path.parent()?;
+        rank.file_name()?.to_str()?.strip_prefix("rank-")?.parse::<u32>().ok()?;
+        Some(rank.parent()?.to_owned())
+    };
+    let first = folder_of(profiles.first()?)?;
+    let is_of_it = |path: &PathBuf| folder_of(path).as_ref() == Some(&first);
+    profiles.iter().all(is_of_it).then(|| profiles[0].parent().and_then(Path::parent)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_of_one_folder_are_of_its_job() {
+        let of = |paths: &[&str]| {
+            let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+            folder_of_ranks(&paths).map(Path::to_owned)
+        };
+        let job = Some(PathBuf::from("runs/job"));
+        assert_eq!(of(&["runs/job/rank-0/profile.json", "runs/job/rank-1/profile.json"]), job);
+        assert_eq!(of(&["runs/job/rank-0/profile.json", "runs/other/rank-1/profile.json"]), None);
+        assert_eq!(of(&["runs/job/profile.json", "runs/job/rank-1/profile.json"]), None, "no rank");
+        assert_eq!(of(&["rank-x/profile.json"]), None);
+        assert_eq!(of(&[]), None);
+    }
 }

@@ -25,6 +25,7 @@ pub mod flops;
 pub mod function;
 pub mod gpu;
 mod grouped;
+pub mod last_level;
 pub mod machine;
 pub mod mpi;
 pub mod mpi_name;

@@ -59,6 +59,16 @@ pub enum Distance {
     OtherHost,
 }
 
+impl Distance {
+    /// What their messages go through.
+    pub fn words(self) -> &'static str {
+        match self {
+            Distance::SameHost => "shared memory between ranks",
+            Distance::OtherHost => "network",
+        }
+    }
+}
+
 /// Sustained speed of messages between ranks of one distance.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PairCurve {
@@ -175,7 +185,7 @@ impl Network {
         of(call).or_else(|| of(&curve_of(call)))
     }
 
-    /// Whether ranks are on several hosts.
+    /// What is between the ranks: those of one host share its memory.
     pub fn distance(&self) -> Distance {
         if self.hosts.len() > 1 { Distance::OtherHost } else { Distance::SameHost }
     }

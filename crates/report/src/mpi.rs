@@ -79,8 +79,8 @@ pub fn rows(profile: &Profile, most: usize) -> Option<Rows> {
     let row = |site: &&CallSite| {
         let mut row = vec![
             format!("{} in {}", name::printable(&site.call), name::shorten(&site.caller, NAME_WIDTH)),
-            or(site.time_s.map(seconds)),
-            or(site.waiting_s.map(seconds)),
+            or(mpi.timed_s(site).map(seconds)),
+            or(mpi.timed_waiting_s(site).map(seconds)),
             or(site.calls.map(|calls| within(calls.to_string(), site.error("calls")))),
             or(site.bytes.map(|bytes| within(si(bytes as f64, "B"), site.error("bytes")))),
         ];
@@ -228,14 +228,22 @@ pub fn verdict(profile: &Profile) -> Option<String> {
 
 /// Time in MPI, and POP's efficiencies if the ranks are known.
 fn title(profile: &Profile, mpi: &Mpi) -> String {
-    let timed = || mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| site.time_s);
+    let timed = || mpi.sites.iter().filter(|site| site.is_communication()).filter_map(|site| mpi.timed_s(site));
     let in_mpi = timed().fold(0.0, |sum, s| sum + s);
     let ranks = match profile.run.ranks.len() {
         0 | 1 => String::new(),
         ranks => format!(" of {ranks} ranks"),
     };
     let in_mpi = if timed().next().is_some() { seconds(in_mpi) } else { format!("time {NOT_MEASURED}") };
-    let pass = if mpi.is_sampled() { "on the CPU, by samples" } else { "counted pass" };
+    let pass = match mpi.timed_share {
+        _ if mpi.is_sampled() => "on the CPU, by samples".to_owned(),
+        // The counted pass, in which ranks wait longer for one another, has no seconds of its own beside those of the timed one.
+        Some(share) if share < 1.0 => {
+            format!("timed pass: those of the counted one × {}, which leaves room for the work", significant(share))
+        }
+        Some(_) => "as long in the timed pass as in the counted one".to_owned(),
+        None => "counted pass".to_owned(),
+    };
     let mut text = format!("MPI: {in_mpi} in calls{ranks}, {pass}");
     if let Some(e) = mpi.efficiency {
         let [parallel, balance, communication] = [e.parallel, e.load_balance, e.communication].map(percent);
@@ -267,6 +275,22 @@ mod tests {
         assert_eq!(repeated(&site("MPI_Bcast", 8_003_296, 8e6)), None, "once");
         assert_eq!(repeated(&site("MPI_Bcast", 16_000, 8e3)), None, "little");
         assert_eq!(repeated(&site("MPI_Send", 16_003_296, 8e6)), None, "no collective call");
+    }
+
+    #[test]
+    fn seconds_are_those_of_the_timed_pass() {
+        let site = CallSite { time_s: Some(1.28), waiting_s: Some(0.64), ..site("MPI_Recv", 0, 0.0) };
+        let of = |timed_share| {
+            let mpi = Mpi { sites: vec![site.clone()], timed_share, ..Mpi::default() };
+            let table = rows(&Profile { mpi: Some(mpi), ..Profile::default() }, 1).unwrap();
+            (table.title, table.rows[0][1].clone(), table.rows[0][2].clone())
+        };
+        let (title, time, waiting) = of(Some(0.25));
+        assert_eq!((time.as_str(), waiting.as_str()), ("320 ms", "160 ms"));
+        assert!(title.starts_with("MPI: 320 ms in calls, timed pass: those of the counted one × 0.250"), "{title}");
+        assert_eq!(of(Some(1.0)).1, "1.28 s");
+        assert!(of(Some(1.0)).0.ends_with("as long in the timed pass as in the counted one"));
+        assert!(of(None).0.ends_with("1.28 s in calls, counted pass"), "{}", of(None).0);
     }
 
     #[test]

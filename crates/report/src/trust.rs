@@ -1,5 +1,6 @@
 //! How far an experiment can be trusted, in one line: samples, load, clock, counts, and figures that are missing.
 
+use rprof_profile::function::FunctionCeiling;
 use rprof_profile::run::LESS_WORK_CODE;
 use rprof_profile::{Function, Profile};
 
@@ -52,6 +53,7 @@ impl Trust {
             less_work(profile),
             nameless(profile),
             absent(profile),
+            beyond(profile),
             doubts(profile),
         ];
         let all: Vec<(Level, String)> = all.into_iter().flatten().collect();
@@ -197,6 +199,46 @@ fn absent(profile: &Profile) -> Option<(Level, String)> {
     (!missing.is_empty()).then(|| (Level::Fair, format!("not measured: {}", missing.join(", "))))
 }
 
+/// A ceiling is known to no less than this, whatever its interval says: the clock alone drifts by 3 %.
+const LEAST_INTERVAL: f64 = 0.05;
+
+/// Functions that ran faster than a ceiling allows by more than the ceiling's interval: the ceiling, the time or the bytes are off.
+fn beyond(profile: &Profile) -> Option<(Level, String)> {
+    let worth = |f: &&Function| f.share.is_some_and(|share| share >= WORTH_TELLING);
+    let found = profile.functions.iter().filter(worth).filter_map(|f| Some((f, excess(profile, f)?)));
+    let found: Vec<(&Function, f64)> = found.collect();
+    let (most, at) = found.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let who = match found.len() {
+        1 => most.short_name(NAME_WIDTH),
+        n => format!("{} and {} more", most.short_name(NAME_WIDTH), n - 1),
+    };
+    Some((
+        Level::Fair,
+        format!(
+            "{who} above the measured ceiling (at {} of it): rprof machine --refresh measures it again",
+            percent(*at)
+        ),
+    ))
+}
+
+/// Characters of a function's name.
+const NAME_WIDTH: usize = 30;
+
+/// By how much `f` ran faster than a ceiling allows, as a share of it, if that is more than its interval: the binding one, or one that its
+/// rate refuted.
+fn excess(profile: &Profile, f: &Function) -> Option<f64> {
+    let a = &f.analysis;
+    let interval = |c: &FunctionCeiling| {
+        let measured = profile.machine.ceilings.iter().filter(|m| c.from.iter().any(|id| *m.id == **id));
+        measured.filter_map(|m| m.spread).fold(LEAST_INTERVAL, f64::max)
+    };
+    let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());
+    let refuted = a.ceilings.iter().filter(|c| c.refuted && c.kind == "memory");
+    let above = refuted.filter_map(|c| Some((c, a.flop_rate? / c.value?)));
+    let all = binding.zip(a.roof_fraction).into_iter().chain(above);
+    all.filter(|(c, at)| *at > 1.0 + interval(c)).map(|(_, at)| at).max_by(f64::total_cmp)
+}
+
 fn doubts(profile: &Profile) -> Option<(Level, String)> {
     match profile.run.warnings.len() {
         0 => None,
@@ -209,6 +251,36 @@ fn doubts(profile: &Profile) -> Option<(Level, String)> {
 mod tests {
     use super::*;
     use crate::tests::sample;
+
+    #[test]
+    fn a_function_above_its_ceiling_by_more_than_the_interval_lowers_trust() {
+        let mut profile = sample::profile();
+        profile.run.warnings.clear();
+        (profile.run.passes[0].kept_off_share, profile.run.passes[0].samples) = (Some(0.0), Some(5000));
+        let of = |profile: &Profile| Trust::of(profile);
+        assert_eq!(of(&profile).level, Level::Good, "{}", of(&profile).line());
+        let i = profile.functions.iter().position(|f| f.name == "triad").unwrap();
+        let spread = |profile: &mut Profile, spread| {
+            profile.machine.ceilings.iter_mut().for_each(|c| c.spread = Some(spread));
+        };
+        spread(&mut profile, 0.01);
+        profile.functions[i].analysis.roof_fraction = Some(1.04);
+        assert_eq!(of(&profile).level, Level::Good, "no ceiling is known as well as that");
+        profile.functions[i].analysis.roof_fraction = Some(1.37);
+        let trust = of(&profile);
+        assert_eq!(trust.level, Level::Fair);
+        assert!(trust.line().contains("triad above the measured ceiling (at 137 % of it)"), "{}", trust.line());
+        spread(&mut profile, 0.4);
+        assert_eq!(of(&profile).level, Level::Good, "within its interval");
+        // A refuted ceiling is no longer the binding one.
+        spread(&mut profile, 0.01);
+        let analysis = &mut profile.functions[i].analysis;
+        (analysis.roof_fraction, analysis.binding) = (Some(0.9), Some("l3".into()));
+        let rate = analysis.flop_rate.unwrap();
+        let dram = analysis.ceilings.iter_mut().find(|c| c.id == "dram").unwrap();
+        (dram.refuted, dram.value) = (true, Some(rate / 1.2));
+        assert!(of(&profile).line().contains("(at 120 % of it)"), "{}", of(&profile).line());
+    }
 
     #[test]
     fn facts_decide_the_word_and_nothing_missing_is_silent() {

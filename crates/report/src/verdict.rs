@@ -8,7 +8,7 @@
 //! ```
 
 use rprof_model::account;
-use rprof_model::diagnosis::{self, Diagnosis, Interval};
+use rprof_model::diagnosis::{self, Candidate, Diagnosis, Interval};
 use rprof_profile::confidence::Level;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::{Reason, Wait};
@@ -192,7 +192,8 @@ fn spread(profile: &Profile, hottest: &Function) -> String {
     }
 }
 
-/// ` Most to save: 0.6 to 0.8 s of 1.99 s, in NAME: mispredicted branches.`
+/// ` Most to save: 0.6 to 0.8 s of 1.99 s, in NAME: mispredicted branches.`; `To save first`: another change may save more, but is not as
+/// likely or cheap.
 fn saved(found: Option<&Diagnosis>, subject: Option<&Function>) -> String {
     let Some(found) = found else { return String::new() };
     let Some(saves) = found.saves_s.filter(|saves| saves.most >= WORTHWHILE * found.of_s) else {
@@ -205,7 +206,9 @@ fn saved(found: Option<&Diagnosis>, subject: Option<&Function>) -> String {
     };
     let doubt = if found.confidence == Level::Low { "perhaps " } else { "" };
     let (range, of) = (range(saves), seconds(found.of_s));
-    format!(" Most to save: {doubt}{range} of {of}{place}: {}.", found.cause.words())
+    let saves_more = |other: &Candidate| other.saves_s.is_some_and(|other| other.most > saves.most);
+    let lead = if found.others.iter().any(saves_more) { "To save first" } else { "Most to save" };
+    format!(" {lead}: {doubt}{range} of {of}{place}: {}.", found.cause.words())
 }
 
 /// `0.72 to 1.10 s`, `1.5 s` if both ends are printed alike.

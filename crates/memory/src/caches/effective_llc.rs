@@ -1,45 +1,16 @@
 //! The part of the last-level cache that this host gets: a guest sees the size of the whole cache, but other guests fill a part of it.
 
 use crate::caches::geometry::Geometry;
+use rprof_profile::last_level;
 use rprof_profile::machine::Machine;
 use rprof_profile::run::Warning;
-
-/// The measured size replaces the reported one below this share of it: a stream leaves a cache gradually.
-const WORTH_TELLING: f64 = 0.7;
-
-/// A last level of less than this many times L2 is implausible: the sweep was disturbed.
-const LEAST: u64 = 4;
-
-/// Working sets of this many times the last level are in memory.
-const BEYOND: f64 = 4.0;
-
-/// Bytes up to which the read rate is nearer to that of a last-level cache of `told` bytes than to that of memory, in the sweep over
-/// working sets of one thread; `None` if that was not measured, or shows no such point. `private`: bytes of the cache before it.
-///
-/// Both rates are from the sweep: ceilings are measured again from time to time, when memory may be in another state.
-fn measured(machine: &Machine, private: f64, told: f64) -> Option<f64> {
-    let points = &machine.sweep("workingset.read", 1)?.points;
-    let fastest = |within: &dyn Fn(f64) -> bool| {
-        points.iter().filter(|(bytes, _)| within(*bytes)).map(|(_, rate)| 1.0 / rate).min_by(f64::total_cmp)
-    };
-    let cache = fastest(&|bytes| bytes > 2.0 * private && bytes <= told / 2.0)?;
-    let largest = points.last()?.0;
-    let memory = fastest(&|bytes| bytes >= (BEYOND * told).min(largest))?;
-    let middle = (cache + memory) / 2.0;
-    let last = points.iter().rposition(|(_, rate)| 1.0 / rate < middle)?;
-    let ((x, fast), (y, slow)) = (points[last], *points.get(last + 1)?);
-    let part = (middle - 1.0 / fast) / (1.0 / slow - 1.0 / fast);
-    (memory > cache).then(|| x * (y / x).powf(part))
-}
 
 impl Geometry {
     /// Shrinks the last level to the measured effective size if that is smaller than the reported size; returns a warning in that case.
     pub fn as_measured(mut self, machine: &Machine) -> (Self, Option<Warning>) {
         let told = self.last.size;
-        let least = self.l2.map_or(u64::MAX, |l2| LEAST * l2.size) as f64;
-        let plausible = |bytes: &f64| *bytes >= least && *bytes < WORTH_TELLING * told as f64;
-        let private = self.l2.unwrap_or(self.l1).size as f64;
-        let Some(bytes) = measured(machine, private, told as f64).filter(plausible) else { return (self, None) };
+        let (private, l2) = (self.l2.unwrap_or(self.l1).size, self.l2.map(|l2| l2.size));
+        let Some(bytes) = last_level::available(machine, private, l2, told) else { return (self, None) };
         self.last = self.last.of_bytes(bytes as u64);
         let warning = Warning::new(
             "memory-share",

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::plot::axes::Axes;
 use crate::words;
 use crate::{View, name, palette, table};
+use rprof_model::diagnosis;
 use rprof_model::ranking::Gain;
 use rprof_profile::vocabulary::Class;
 use rprof_profile::{Function, Profile};
@@ -76,11 +77,21 @@ fn with_names(profile: &Profile, view: &View, width: usize) -> String {
         "places": places,
         "sources": sources,
         "all": profile.functions.len(),
+        "start": start(profile, functions),
     });
     if let Value::Object(fields) = &mut data {
         fields.extend(roofs::fields(profile, view));
     }
     inert(&data.to_string())
+}
+
+/// The function that the verdict is about, which is chosen at first; −1: none of the page.
+fn start(profile: &Profile, functions: &[Function]) -> i64 {
+    let place = diagnosis::of(profile).and_then(|found| found.place);
+    let is_it = |f: &Function| {
+        place.as_ref().is_some_and(|place| place.symbol.as_ref() == Some(&f.name) && place.module == f.module)
+    };
+    functions.iter().position(is_it).map_or(-1, |i| i as i64)
 }
 
 /// Instructions for each of its own operations, as the roofline counts them.

@@ -39,9 +39,14 @@ pub struct Place {
 impl Place {
     /// The level furthest from the core that has bytes, and the intensity there.
     pub fn outermost(&self) -> Option<(&'static str, f64)> {
+        self.levels().next()
+    }
+
+    /// The levels that have bytes, from memory inwards, and the intensities there.
+    pub fn levels(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let oi = self.oi;
         let levels = [("DRAM", oi.dram), ("L3", oi.l3), ("L2", oi.l2), ("L1", oi.l1)];
-        levels.into_iter().find_map(|(level, i)| Some((level, i.filter(|i| *i > 0.0 && i.is_finite())?)))
+        levels.into_iter().filter_map(|(level, i)| Some((level, i.filter(|i| *i > 0.0 && i.is_finite())?)))
     }
 }
 

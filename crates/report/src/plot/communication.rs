@@ -8,9 +8,9 @@ use super::axes::Axes;
 use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Ceiling, Frame, Slope};
 use super::scale::LogScale;
-use super::spots::{RADIUS, Roofs, Spot, class, dot};
+use super::spots::{RADIUS, Roofs, Spot, class, dot, dot_of_calls};
 use super::{page, volume};
-use crate::number::si;
+use crate::number::{seconds, si};
 use crate::{Precision, name, palette};
 use rprof_profile::Profile;
 use rprof_profile::communication::Communication;
@@ -31,11 +31,13 @@ type Intensity = fn(&Spot<'_>) -> f64;
 struct Content<'p> {
     axes: Axes,
     spots: Vec<Spot<'p>>,
+    /// Functions that hand bytes over and do no FLOP.
+    calls_alone: Vec<&'p Communication>,
     slopes: Vec<Slope>,
     roofs: Roofs,
 }
 
-/// `None` without functions that have FLOPs and communicate, and without ceilings of the network.
+/// `None` without functions that communicate, and without ceilings of the network.
 fn content(profile: &Profile) -> Option<Content<'_>> {
     let axes = Axes::of_flops(profile, Precision::Mixed);
     let slopes = lines::slopes(&profile.machine);
@@ -43,9 +45,11 @@ fn content(profile: &Profile) -> Option<Content<'_>> {
         compute: lines::most_threads(&profile.machine, &format!("{}.fma", axes.name()))?,
         memory: slopes.iter().find(|slope| slope.class == "rf-dram")?.value,
         network: rate_of_network(profile)?,
+        between: profile.network.as_ref()?.distance(),
     };
-    let spots = spots(profile);
-    (!spots.is_empty()).then_some(Content { axes, spots, slopes, roofs })
+    let (spots, calls_alone) = (spots(profile), calls_alone(profile));
+    let is_empty = spots.is_empty() && calls_alone.is_empty();
+    (!is_empty).then_some(Content { axes, spots, calls_alone, slopes, roofs })
 }
 
 /// Whether there is a picture.
@@ -55,7 +59,7 @@ pub fn is_drawn(profile: &Profile) -> bool {
 
 /// The picture, if [`is_drawn`].
 pub fn svg(profile: &Profile) -> Option<String> {
-    let Content { axes, spots, slopes, roofs } = content(profile)?;
+    let Content { axes, spots, calls_alone, slopes, roofs } = content(profile)?;
     let title = format!("Communication-aware roofline of {}", name::shorten(&profile.run.command.join(" "), 70));
     let ranks = profile.run.ranks.len();
     let note = format!("functions with all that they call, {ranks} ranks together · ceilings: {}", axes.name());
@@ -67,7 +71,7 @@ pub fn svg(profile: &Profile) -> Option<String> {
     let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
     let of_network = Slope {
         id: "net".into(),
-        label: format!("network {}", si(roofs.network, "B/s")),
+        label: format!("{} {}", roofs.between.words(), si(roofs.network, "B/s")),
         value: roofs.network,
         class: "rf-dram",
     };
@@ -80,11 +84,15 @@ pub fn svg(profile: &Profile) -> Option<String> {
     for (area, x_title, y_title, slopes, intensity) in sides {
         let frame = frame(area, (low, high), &slopes, spots.iter().map(intensity));
         page.append(page::axes(area, (&frame.x, x_title, ""), (&frame.y, y_title, "FLOP/s")));
-        page.append(panel(&frame, &spots, intensity, &slopes, &ceilings));
+        page.append(panel(&frame, (&spots, &calls_alone), intensity, &slopes, &ceilings));
     }
-    page.append(legend(&spots, PAIR - 26.0));
+    let of_calls = calls_alone.iter().map(|of| of.class.unwrap_or_default());
+    let classes: Vec<Class> = spots.iter().map(class).chain(of_calls).collect();
+    page.append(legend(&classes, PAIR - 26.0));
     let below = Area { left: page::LEFT, top: PAIR + 20.0, right: WIDTH - page::RIGHT, bottom: HEIGHT - 30.0 };
-    page.append(volume::draw(below, &roofs, &spots));
+    if !spots.is_empty() {
+        page.append(volume::draw(below, &roofs, &spots));
+    }
     Some(format!("{page}\n"))
 }
 
@@ -102,6 +110,16 @@ fn spots(profile: &Profile) -> Vec<Spot<'_>> {
     spots.sort_by(|a, b| all(b).total_cmp(&all(a)));
     spots.truncate(MOST);
     spots
+}
+
+/// Functions that hand bytes over, or wait for others, and do no FLOP: those with most seconds first.
+fn calls_alone(profile: &Profile) -> Vec<&Communication> {
+    let no_flops = |of: &&Communication| of.flops.is_none_or(|flops| flops <= 0.0) && of.mpi_s > 0.0;
+    let mut all: Vec<&Communication> =
+        profile.mpi.iter().flat_map(|mpi| &mpi.functions).filter(|of| of.calls_mpi).filter(no_flops).collect();
+    all.sort_by(|a, b| b.mpi_s.total_cmp(&a.mpi_s));
+    all.truncate(MOST);
+    all
 }
 
 /// Bytes a second that all ranks together hand over when all do at the same time.
@@ -123,13 +141,36 @@ fn frame(area: Area, (low, high): (f64, f64), slopes: &[Slope], intensities: imp
     }
 }
 
-fn panel(frame: &Frame, spots: &[Spot<'_>], intensity: Intensity, slopes: &[Slope], ceilings: &[Ceiling]) -> Group {
+fn panel(
+    frame: &Frame,
+    (spots, calls_alone): (&[Spot<'_>], &[&Communication]),
+    intensity: Intensity,
+    slopes: &[Slope],
+    ceilings: &[Ceiling],
+) -> Group {
     let mut g = Group::new();
     let mut taken = Taken::new(frame.area);
     let place = |spot: &Spot<'_>| (frame.x.at(intensity(spot)), frame.y.at(spot.rate));
     for spot in spots {
         let (x, y) = place(spot);
         taken.take(Area::around(x, y, RADIUS));
+    }
+    // Without FLOPs they have no height: they stand on the axis.
+    let on_axis = |n: usize| (frame.area.left + 14.0 + 20.0 * n as f64, frame.area.bottom - RADIUS);
+    for n in 0..calls_alone.len() {
+        let (x, y) = on_axis(n);
+        taken.take(Area::around(x, y, RADIUS));
+    }
+    for (n, of) in calls_alone.iter().enumerate() {
+        let (x, y) = on_axis(n);
+        g.append(dot_of_calls(x, y, of));
+        let label = format!("{}: no FLOPs, {} in MPI", name::shorten(&of.name, NAME_WIDTH), seconds(of.mpi_s));
+        let chars = label.chars().count();
+        let above = |row: u32| y - 12.0 - 15.0 * f64::from(row);
+        let rows: Vec<Area> = (0..8).map(|row| Area::of_text(x - 4.0, above(row), chars, 12.0)).collect();
+        if let Some(i) = taken.place(&rows) {
+            g.append(page::text(x - 4.0, above(i as u32), "rf-name", &label));
+        }
     }
     g.append(lines::draw_slopes(frame, slopes, ceilings, &mut taken));
     g.append(lines::draw_ceilings(frame, ceilings, slopes, &mut taken));
@@ -149,11 +190,11 @@ fn panel(frame: &Frame, spots: &[Spot<'_>], intensity: Intensity, slopes: &[Slop
     g
 }
 
-fn legend(spots: &[Spot<'_>], y: f64) -> Group {
+fn legend(classes: &[Class], y: f64) -> Group {
     let mut g = Group::new();
     let mut x = page::LEFT;
     for of_legend in palette::legend().flatten() {
-        if !spots.iter().any(|spot| class(spot) == of_legend) {
+        if !classes.contains(&of_legend) {
             continue;
         }
         let words = if of_legend == Class::Peak { "works more than it communicates" } else { of_legend.name() };

@@ -29,7 +29,7 @@ pub fn svg(machine: &Machine) -> Option<String> {
     let lowest = ladder.iter().min_by(|a, b| a.value.total_cmp(&b.value))?;
     let slopes = traffic(machine);
     let title = format!("Load imbalance on {}", machine.cpu);
-    let note = "double precision; slopes: the best DRAM bandwidth, and reads by n cores";
+    let note = "double precision; slopes: reads of memory by all cores, and by fewer";
     let mut page = page::document(WIDTH, HEIGHT, &title, note);
 
     let mut below_roof = vec![roof.clone()];
@@ -52,13 +52,20 @@ fn fan(part: u32, value: f64) -> Ceiling {
     Ceiling { id, label: format!("1/{part} of the threads work, {}", si(value, "FLOP/s")), value, class: "rf-ceiling" }
 }
 
-/// The best DRAM bandwidth with most threads, and reading by fewer cores.
+/// Reading memory with most threads, and by fewer cores: the same kernel.
 fn traffic(machine: &Machine) -> Vec<Slope> {
-    let best = lines::slopes(machine).into_iter().filter(|s| s.class == "rf-dram");
+    let all = lines::measured(machine, "dram.read");
+    let roof = all.and_then(|all| {
+        let value = all.value?;
+        let label = format!("all {} cores read, {}", all.threads, si(value, "B/s"));
+        Some(Slope { id: "dram.read".into(), label, value, class: "rf-dram" })
+    });
+    let most = all.map_or(u32::MAX, |all| all.threads);
     let mut cores: Vec<(u32, f64)> = machine
         .ceilings
         .iter()
         .filter_map(|c| Some((c.id.strip_prefix("dram.cores.")?.parse().ok()?, c.value?)))
+        .filter(|(k, _)| *k < most)
         .collect();
     cores.sort_by_key(|(k, _)| *k);
     let fan = cores.into_iter().map(|(k, value)| {
@@ -70,7 +77,7 @@ fn traffic(machine: &Machine) -> Vec<Slope> {
         );
         Slope { id: format!("dram.cores.{k}"), label, value, class: "rf-slope" }
     });
-    best.chain(fan).collect()
+    roof.into_iter().chain(fan).collect()
 }
 
 fn panel(page: &mut Document, top: f64, title: &str, ceilings: &[Ceiling], slopes: &[Slope]) {
@@ -88,4 +95,31 @@ fn panel(page: &mut Document, top: f64, title: &str, ceilings: &[Ceiling], slope
     g.append(lines::draw_ceilings(&frame, ceilings, slopes, &mut taken));
     g.append(lines::draw_slopes(&frame, slopes, ceilings, &mut taken));
     page.append(g);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::example;
+
+    #[test]
+    fn fans_halve_the_roof_of_their_kernel_down_to_one_thread() {
+        assert_eq!(svg(&example::machine(1)), None, "nothing to balance");
+        for threads in [4u32, 8, 16, 64] {
+            let machine = example::machine(threads);
+            let picture = svg(&machine).expect("several threads");
+            let parts: Vec<u32> = (1..=threads.ilog2()).map(|i| 1 << i).collect();
+            for part in &parts {
+                let label = format!("1/{part} of the threads work, ");
+                assert_eq!(picture.matches(&label).count(), 2, "{threads} threads: {label} in both panels");
+            }
+            assert!(!picture.contains(&format!("1/{} of", 2 * threads)), "less than one thread");
+            let slopes = traffic(&machine);
+            assert_eq!((slopes[0].id.as_str(), slopes[0].value), ("dram.read", example::read(threads)));
+            let cores: Vec<f64> = slopes[1..].iter().map(|slope| slope.value).collect();
+            let expected: Vec<f64> = (0..threads.ilog2()).map(|i| example::read(1 << i)).collect();
+            assert_eq!(cores, expected, "{threads} threads: powers of two below all");
+            assert!(slopes.iter().all(|slope| slope.value <= slopes[0].value), "the roof is of the same kernel");
+        }
+    }
 }

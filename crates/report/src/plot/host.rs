@@ -36,7 +36,7 @@ pub fn svg(machine: &Machine) -> String {
     format!("{page}\n")
 }
 
-/// Axes that contain the crossing of the lowest ceiling and the lowest slope, and everything above it.
+/// Axes from the crossing of the lowest ceiling and the fastest slope to that of the highest ceiling and the slowest one.
 pub fn frame(area: Area, ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
     let top = ceilings.iter().map(|c| c.value).fold(1e9, f64::max);
     let bottom = ceilings.iter().map(|c| c.value).fold(top, f64::min).min(top / 100.0);
@@ -45,7 +45,7 @@ pub fn frame(area: Area, ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
     let (left, right) = if fastest > 0.0 { (bottom / fastest, top / slowest) } else { (0.01, 100.0) };
     Frame {
         area,
-        x: LogScale::new(left / 2.0, right * 6.0, area.left, area.right),
+        x: LogScale::new(left / 2.0, right * 1.6, area.left, area.right),
         y: LogScale::new(bottom / 2.0, top * 2.0, area.bottom, area.top),
     }
 }
@@ -84,4 +84,36 @@ fn slopes(machine: &Machine) -> Vec<Slope> {
         Some(Slope { id: id.into(), label: format!("{name} {}", si(value, "B/s")), value, class: "rf-slope" })
     });
     lines::slopes(machine).into_iter().chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::example;
+
+    #[test]
+    fn labels_of_ceilings_are_on_no_slope_and_the_picture_ends_with_the_data() {
+        for threads in [1, 4, 8, 16, 64] {
+            let machine = example::machine(threads);
+            let (ceilings, slopes) = (ceilings(&machine), slopes(&machine));
+            let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 60.0 };
+            let frame = frame(area, &ceilings, &slopes);
+            let mut taken = Taken::new(area);
+            lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken);
+            let labels = taken.hard();
+            assert_eq!(labels.len(), ceilings.len(), "{threads} threads: a label each");
+            let top = ceilings.iter().map(|c| c.value).fold(0.0, f64::max);
+            for slope in &slopes {
+                for step in 0..=2000 {
+                    let rate = frame.y.low() * (top / frame.y.low()).powf(f64::from(step) / 2000.0);
+                    let at = Area::around(frame.x.at(rate / slope.value), frame.y.at(rate), 0.1);
+                    let crossed = labels.iter().find(|label| label.overlap(&at) > 0.0);
+                    assert_eq!(crossed, None, "{threads} threads: {} crosses a label", slope.label);
+                }
+            }
+            let slowest = slopes.iter().map(|s| s.value).fold(f64::INFINITY, f64::min);
+            let last = top / slowest;
+            assert!((last..2.0 * last).contains(&frame.x.high()), "{threads}: {} of {last}", frame.x.high());
+        }
+    }
 }

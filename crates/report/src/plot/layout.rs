@@ -43,13 +43,14 @@ pub fn text_width(chars: usize, size: f64) -> f64 {
 pub struct Taken {
     page: Area,
     hard: Vec<Area>,
+    lines: Vec<Area>,
     soft: Vec<Area>,
 }
 
 impl Taken {
     /// Nothing yet on `page`.
     pub fn new(page: Area) -> Taken {
-        Taken { page, hard: Vec::new(), soft: Vec::new() }
+        Taken { page, hard: Vec::new(), lines: Vec::new(), soft: Vec::new() }
     }
 
     /// Takes `area`: no label may cover it.
@@ -62,9 +63,25 @@ impl Taken {
         self.soft.push(area);
     }
 
+    /// Takes `area` for a line that no upright label crosses, if there is any other place.
+    pub fn keep_off(&mut self, area: Area) {
+        self.lines.push(area);
+    }
+
+    /// The areas that nothing may cover: those of labels among them.
+    #[cfg(test)]
+    pub fn hard(&self) -> &[Area] {
+        &self.hard
+    }
+
     /// Whether `area` lies on the page and covers nothing that must stay visible.
     pub fn is_free(&self, area: &Area) -> bool {
         area.within(&self.page) && self.hard.iter().all(|taken| area.overlap(taken) == 0.0)
+    }
+
+    /// Whether `area` crosses a line that upright labels keep off.
+    pub fn is_crossed(&self, area: &Area) -> bool {
+        self.lines.iter().any(|line| area.overlap(line) > 0.0)
     }
 
     /// How many parts of lines it covers.
@@ -78,13 +95,19 @@ impl Taken {
         let cover = |a: &Area, all: &[Area]| all.iter().map(|b| a.overlap(b)).sum::<f64>();
         let best = (0..candidates.len())
             .filter(|i| self.is_free(&candidates[*i]))
-            .map(|i| (i, 0.3 * cover(&candidates[i], &self.soft) + 3.0 * i as f64))
+            .map(|i| {
+                let crossed = if self.is_crossed(&candidates[i]) { CROSSED } else { 0.0 };
+                (i, crossed + 0.3 * cover(&candidates[i], &self.soft) + 3.0 * i as f64)
+            })
             .min_by(|a, b| a.1.total_cmp(&b.1))?
             .0;
         self.take(candidates[best]);
         Some(best)
     }
 }
+
+/// More than any other cost of a place.
+const CROSSED: f64 = 1e6;
 
 #[cfg(test)]
 mod tests {

@@ -58,7 +58,7 @@ fn of_instructions(machine: &Machine) -> Vec<Ceiling> {
 /// The ladder of A.1.3 and the highest mix above it.
 fn of_flops(machine: &Machine, axes: Axes) -> Vec<Ceiling> {
     let kinds = [
-        ("tlp", "one chain of scalar adds (TLP only)", "rf-ceiling"),
+        ("tlp", "TLP only: one chain of scalar adds", "rf-ceiling"),
         ("ilp", "+ ILP: independent scalar adds", "rf-ceiling"),
         ("simd", "+ SIMD: vector adds", "rf-ceiling"),
         ("fma", "+ FMA: the roof", "rf-roof"),
@@ -143,15 +143,22 @@ pub fn along((from, to): ((f64, f64), (f64, f64)), label: &str, taken: &mut Take
     Some(page::text(lifted.0, lifted.1, "rf-label rf-halo", label).set("transform", turn))
 }
 
-/// `label` above or below a horizontal line at `y`, as far right as there is room.
-pub fn at_right(frame: &Frame, y: f64, label: &str, taken: &mut Taken) -> Option<svg::node::element::Text> {
+/// Whether there is a place for `label` as [`at_right`] puts it that no slope crosses.
+fn fits(frame: &Frame, y: f64, label: &str, taken: &Taken) -> bool {
+    places(frame, y, label).iter().any(|(_, area)| taken.is_free(area) && !taken.is_crossed(area))
+}
+
+/// Places for `label` above and below a horizontal line at `y`, from the right to the left, with the distance from the right.
+fn places(frame: &Frame, y: f64, label: &str) -> Vec<(f64, Area)> {
     let chars = label.chars().count();
     let x = frame.area.right - 8.0 - text_width(chars, 11.0);
-    let shifts = || (0..12).map(|i| 50.0 * f64::from(i));
-    let candidates: Vec<(f64, Area)> = [-5.0, 13.0]
-        .iter()
-        .flat_map(|d| shifts().map(move |s| (s, Area::of_text(x - s, y + d, chars, 11.0))))
-        .collect();
+    let shifts = (0..90).map(|i| 10.0 * f64::from(i));
+    shifts.flat_map(|s| [-5.0, 13.0].map(|d| (s, Area::of_text(x - s, y + d, chars, 11.0)))).collect()
+}
+
+/// `label` above or below a horizontal line at `y`, as far right as there is room.
+pub fn at_right(frame: &Frame, y: f64, label: &str, taken: &mut Taken) -> Option<svg::node::element::Text> {
+    let candidates = places(frame, y, label);
     let areas: Vec<Area> = candidates.iter().map(|(_, a)| *a).collect();
     let i = taken.place(&areas)?;
     let end = frame.area.right - 8.0 - candidates[i].0;
@@ -196,13 +203,17 @@ fn ends(frame: &Frame, bandwidth: f64, top: f64) -> Option<(f64, f64)> {
 
 /// Labels leave a line free if they can.
 fn avoid(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
+    along_line(from, to, 0.5).for_each(|area| taken.prefer_free(area));
+}
+
+/// Small areas of this radius on a line, nearer to one another than a label is high.
+fn along_line(from: (f64, f64), to: (f64, f64), radius: f64) -> impl Iterator<Item = Area> {
     const STEP: f64 = 4.0;
     let steps = ((to.0 - from.0).hypot(to.1 - from.1) / STEP).ceil().clamp(1.0, 400.0) as u32;
-    for i in 0..=steps {
+    (0..=steps).map(move |i| {
         let share = f64::from(i) / f64::from(steps);
-        let at = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
-        taken.prefer_free(Area::around(at.0, at.1, 0.5));
-    }
+        Area::around(from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1), radius)
+    })
 }
 
 /// Small boxes that together cover a rotated label's height, above (`side` 1) or below its line (−1).
@@ -221,6 +232,12 @@ fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64, side: f64) ->
 pub fn draw_ceilings(frame: &Frame, ceilings: &[Ceiling], slopes: &[Slope], taken: &mut Taken) -> Group {
     let mut g = Group::new();
     let fastest = slopes.iter().map(|s| s.value).fold(0.0, f64::max);
+    let top = ceilings.iter().map(|c| c.value).fold(0.0, f64::max);
+    for slope in slopes {
+        let Some((start, end)) = ends(frame, slope.value, top) else { continue };
+        let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
+        along_line(point(start), point(end), 2.5).for_each(|area| taken.keep_off(area));
+    }
     for c in ceilings.iter().rev() {
         let y = frame.y.at(c.value);
         let left = if fastest > 0.0 { frame.x.at((c.value / fastest).max(frame.x.low())) } else { frame.area.left };
@@ -229,9 +246,19 @@ pub fn draw_ceilings(frame: &Frame, ceilings: &[Ceiling], slopes: &[Slope], take
         }
         g.append(page::line((left, y), (frame.area.right, y), c.class));
         taken.prefer_free(Area { left, top: y - 1.5, right: frame.area.right, bottom: y + 1.5 });
-        if let Some(label) = at_right(frame, y, &c.label, taken) {
+        let short = short(&c.label);
+        let form = if fits(frame, y, &c.label, taken) { &c.label } else { &short };
+        if let Some(label) = at_right(frame, y, form, taken) {
             g.append(label);
         }
     }
     g
+}
+
+/// `+ ILP, 6.00 GFLOP/s` for `+ ILP: independent scalar adds, 6.00 GFLOP/s`
+fn short(label: &str) -> String {
+    match label.split_once(": ").zip(label.rsplit_once(", ")) {
+        Some(((name, _), (_, value))) => format!("{name}, {value}"),
+        None => label.to_owned(),
+    }
 }

@@ -4,6 +4,8 @@
 pub mod arrows;
 pub mod axes;
 pub mod communication;
+#[cfg(test)]
+mod example;
 pub mod fans;
 pub mod function;
 pub mod gpu;

@@ -58,8 +58,10 @@ pub struct Own<'f> {
     pub place: Place,
     /// Measured operations per second.
     pub rate: f64,
-    /// Operational intensity at the outermost level with bytes; 1 if none has, `None` then.
-    pub intensity: Option<f64>,
+    /// The level that its dot is drawn by, and the operational intensity there: the outermost one with bytes to speak of.
+    pub level: Option<(&'static str, f64)>,
+    /// The dot is not drawn by memory: next to no bytes come from there, though they were counted.
+    pub keeps_in: bool,
     /// Operations per second that its bound allows.
     pub bound: Option<f64>,
     pub rungs: Vec<Rung>,
@@ -84,7 +86,9 @@ impl<'f> Own<'f> {
             Axes::Dp | Axes::Sp => f64::INFINITY,
         };
         let drawn = |value: f64| (scale * value).min(most);
-        let intensity = place.outermost().map(|(_, intensity)| intensity);
+        let far = furthest(machine, axes);
+        let level = place.levels().find(|(_, intensity)| *intensity <= far).or_else(|| place.levels().last());
+        let counted = f.bytes.is_some_and(|bytes| bytes.dram.is_some());
         let bound = a.roof_fraction.filter(|at| *at > 0.0).map(|at| rate / at);
         let rungs = rungs(f, rate * time, drawn);
         let roof = rungs.last().map_or(f64::INFINITY, |rung| rung.value);
@@ -107,7 +111,8 @@ impl<'f> Own<'f> {
             axes,
             place,
             rate,
-            intensity,
+            level,
+            keeps_in: counted && level.is_some_and(|(level, _)| level != "DRAM"),
             bound,
             rungs,
             alone,
@@ -115,6 +120,16 @@ impl<'f> Own<'f> {
             after,
         })
     }
+}
+
+/// The intensity beyond which memory makes no difference: so many times that of the ridge point of the slowest memory.
+pub const BEYOND_RIDGE: f64 = 100.0;
+
+/// The intensity up to which the picture of a function on `machine` goes.
+pub fn furthest(machine: &Machine, axes: Axes) -> f64 {
+    let top = lines::ceilings(machine, axes).last().map_or(f64::INFINITY, |roof| roof.value);
+    let slowest = lines::slopes(machine).iter().map(|slope| slope.value).fold(f64::INFINITY, f64::min);
+    if slowest.is_finite() && top.is_finite() { BEYOND_RIDGE * top / slowest } else { f64::INFINITY }
 }
 
 /// The ladder with equal rungs joined, from its present limit up to its roof.
@@ -213,6 +228,22 @@ mod tests {
                 assert!((slope.bandwidth / bytes_s - 1.0).abs() < 1e-9, "{}: {slope:?}", own.function.name);
             }
         }
+    }
+
+    #[test]
+    fn without_bytes_of_memory_it_is_drawn_by_the_innermost_level_that_has_some() {
+        let mut f = of("triad");
+        let own = Own::of(&host(), &f).unwrap();
+        assert_eq!((own.level.map(|(level, _)| level), own.keeps_in), (Some("DRAM"), false));
+        let l1 = f.analysis.oi.l1.unwrap();
+        // A few lines at the start.
+        let oi = &mut f.analysis.oi;
+        (oi.l2, oi.l3, oi.dram) = (Some(1e7), Some(1e8), Some(1e9));
+        let own = Own::of(&host(), &f).unwrap();
+        assert_eq!((own.level, own.keeps_in), (Some(("L1", l1)), true));
+        // Bytes that nobody counted are no bytes that stay away.
+        f.bytes = None;
+        assert!(!Own::of(&host(), &f).unwrap().keeps_in);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::page;
 use crate::number::{percent, seconds, si};
 use crate::{name, palette};
 use rprof_profile::communication::Communication;
+use rprof_profile::network::Distance;
 use rprof_profile::vocabulary::Class;
 
 /// A function in the picture. Rates are of all ranks together.
@@ -25,6 +26,8 @@ pub struct Roofs {
     pub memory: f64,
     /// Bytes that ranks hand over a second, all at the same time.
     pub network: f64,
+    /// What is between the ranks.
+    pub between: Distance,
 }
 
 /// Of a dot.
@@ -50,6 +53,17 @@ pub fn dot(x: f64, y: f64, spot: &Spot<'_>) -> Circle {
         text += &format!("\nat {} of its bound", percent(at));
     }
     page::tooltip(&mut dot, &text);
+    dot
+}
+
+/// The dot of a function that communicates and does no FLOP.
+pub fn dot_of_calls(x: f64, y: f64, of: &Communication) -> Circle {
+    let fill = palette::hex(Some(of.class.unwrap_or_default()));
+    let dot = Circle::new().set("cx", page::round(x)).set("cy", page::round(y)).set("r", RADIUS);
+    let mut dot = dot.set("class", "rf-dot").set("fill", fill);
+    let waiting = of.waiting_s.map_or(String::new(), |waiting| format!(", {} of it waiting", seconds(waiting)));
+    let name = name::shorten(&of.name, NAME_WIDTH);
+    page::tooltip(&mut dot, &format!("{name}\nno FLOPs; {} in MPI{waiting}", seconds(of.mpi_s)));
     dot
 }
 

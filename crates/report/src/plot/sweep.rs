@@ -7,8 +7,8 @@ use super::family::Family;
 use super::layout::{Area, Taken};
 use super::page;
 use super::scale::LogScale;
-use rprof_profile::Machine;
-use rprof_profile::machine::Sweep;
+use rprof_profile::machine::{Cache, Sweep};
+use rprof_profile::{Machine, last_level};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 520.0;
@@ -104,6 +104,9 @@ fn tick_unit(unit: &str) -> &str {
     }
 }
 
+/// Bytes.
+const MIB: f64 = 1024.0 * 1024.0;
+
 /// How a curve is drawn.
 #[derive(Debug, Clone, Copy)]
 struct Style {
@@ -111,14 +114,31 @@ struct Style {
     dashed: bool,
 }
 
+/// The end of a cache in bytes: that of the last level as it was measured, and what the host says, if that is much more.
+fn end(machine: &Machine, cache: &Cache) -> (f64, Option<u64>) {
+    let size = |level: u32| machine.caches.iter().find(|c| c.level == level).map(|c| c.size);
+    let told = cache.size;
+    let is_last = machine.caches.iter().all(|other| other.level <= cache.level);
+    let private = size(cache.level - 1).filter(|_| is_last && cache.level > 1);
+    match private.and_then(|private| last_level::available(machine, private, size(2), told)) {
+        Some(bytes) => (bytes, Some(told)),
+        None => (told as f64, None),
+    }
+}
+
 /// The ends of the caches.
 fn caches(machine: &Machine, area: Area, x: &LogScale) -> Group {
     let mut g = Group::new();
     for cache in &machine.caches {
-        let at = x.at(cache.size as f64);
+        let (bytes, told) = end(machine, cache);
+        let at = x.at(bytes);
         if at > area.left && at < area.right {
             g.append(page::line((at, area.top), (at, area.bottom), "rf-beyond"));
-            let label = format!("L{} {}", cache.level, page::tick(cache.size as f64, "B", x));
+            let size = |bytes: f64| page::tick((bytes / MIB).round().max(1.0) * MIB, "B", x);
+            let label = match told {
+                Some(told) => format!("L{} {} measured, of {}", cache.level, size(bytes), size(told as f64)),
+                None => format!("L{} {}", cache.level, page::tick(bytes, "B", x)),
+            };
             g.append(page::anchored(at - 5.0, area.bottom - 8.0, "rf-label rf-halo", "end", &label));
         }
     }
@@ -162,4 +182,35 @@ fn curve(
         }
     }
     g
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_level_ends_where_it_was_measured_to() {
+        let cache = |level, size| Cache { level, size, ways: 16, line: 64, shared_by: 2 };
+        let sweep = |points: &[(f64, f64)]| Sweep {
+            id: "workingset.read".into(),
+            x_unit: "byte".into(),
+            y_unit: "byte/s".into(),
+            threads: 1,
+            points: points.iter().map(|(mib, rate)| (mib * MIB, rate * 1e9)).collect(),
+        };
+        let host = |points: &[(f64, f64)]| Machine {
+            caches: vec![cache(1, 48 << 10), cache(2, 2 << 20), cache(3, 480 << 20)],
+            sweeps: vec![sweep(points)],
+            ..Machine::default()
+        };
+        // Most of it is full of other guests' lines.
+        let crowded = host(&[(8.0, 30.2), (64.0, 29.9), (128.0, 27.7), (181.0, 20.5), (512.0, 16.5), (1024.0, 16.5)]);
+        let (bytes, told) = end(&crowded, &crowded.caches[2]);
+        assert!((160.0..185.0).contains(&(bytes / MIB)) && told == Some(480 << 20), "{} MiB", bytes / MIB);
+        assert_eq!(end(&crowded, &crowded.caches[1]), (2.0 * MIB, None), "only the last one is shared with others");
+        let picture = svg(&crowded, "workingset").expect("a sweep");
+        assert!(picture.contains("MiB measured, of 480 MiB"), "{picture}");
+        let quiet = host(&[(8.0, 30.2), (128.0, 29.9), (400.0, 28.0), (512.0, 17.0), (2048.0, 16.5)]);
+        assert_eq!(end(&quiet, &quiet.caches[2]), (480.0 * MIB, None));
+    }
 }

@@ -185,9 +185,10 @@ fn axes(g: &mut Group, view: &View, (oi, cai, rate): (Axis, Axis, Axis), roofs: 
         g.append(text.set("data-p", data(&[place])).set("data-shift", "0 0"));
     }
     let note = format!(
-        "performance below all three roofs: {} · memory {} · network {} (dashed)",
+        "performance below all three roofs: {} · memory {} · {} {} (dashed)",
         si(roofs.compute, "FLOP/s"),
         si(roofs.memory, "B/s"),
+        roofs.between.words(),
         si(roofs.network, "B/s")
     );
     g.append(page::text(view.area.left, view.area.bottom + 16.0, "rf-note", &note));

@@ -66,7 +66,7 @@ fn functions_stand_at_their_intensities_below_the_three_roofs() {
     let svg = render(&profile(), Format::Communication, &View::default()).unwrap();
     well_formed(&svg);
     // 1 GB/s for each of four ranks.
-    assert!(svg.contains("network 4.00 GB/s"), "the roof of the network");
+    assert!(svg.contains("shared memory between ranks 4.00 GB/s") && !svg.contains("network 4.00"), "one host");
     let (halo, work) = (crate::palette::hex(Some(Class::NetworkLatency)), crate::palette::hex(Some(Class::Peak)));
     let (halo, work) = (dots(&svg, &halo), dots(&svg, &work));
     // Both panels and the volume; a legend has no such dots.
@@ -74,6 +74,37 @@ fn functions_stand_at_their_intensities_below_the_three_roofs() {
     assert!((halo[0] - work[0]).abs() < 0.2, "the same bytes of memory");
     assert!(work[1] > halo[1] + 20.0, "a hundred times the intensity");
     assert!(svg.contains("rf-volume") && svg.contains("data-p=") && svg.contains("works more than it communicates"));
+}
+
+#[test]
+fn ranks_of_several_hosts_have_a_network() {
+    let mut profile = profile();
+    let network = profile.network.as_mut().unwrap();
+    network.hosts.push(NetworkHost { name: "b".into(), ranks: vec![4] });
+    network.pairs[0].distance = Distance::OtherHost;
+    let svg = render(&profile, Format::Communication, &View::default()).unwrap();
+    assert!(svg.contains("network 4.00 GB/s") && !svg.contains("shared memory"));
+}
+
+#[test]
+fn a_function_of_calls_alone_stands_on_the_axis() {
+    let mut profile = profile();
+    let exchange = Communication { flops: None, oi: None, cai: None, mpi_s: 3.0, ..halo(&profile) };
+    let exchange = Communication { name: "exchange".into(), class: Some(Class::WaitingForRanks), ..exchange };
+    profile.mpi.as_mut().unwrap().functions.push(exchange.clone());
+    let svg = render(&profile, Format::Communication, &View::default()).unwrap();
+    well_formed(&svg);
+    assert_eq!(svg.matches("exchange: no FLOPs, 3.00 s in MPI").count(), 2, "in both panels");
+    assert_eq!(dots(&svg, &crate::palette::hex(Some(Class::WaitingForRanks))).len(), 2);
+    // Alone it is a picture, too, without a volume.
+    profile.mpi.as_mut().unwrap().functions = vec![exchange];
+    let svg = render(&profile, Format::Communication, &View::default()).unwrap();
+    assert!(svg.contains("exchange: no FLOPs") && !svg.contains("rf-volume"));
+    assert!(crate::files(&profile, &View::default()).any(|file| file.unwrap().0 == "communication.svg"));
+}
+
+fn halo(profile: &Profile) -> Communication {
+    profile.mpi.as_ref().unwrap().functions[0].clone()
 }
 
 #[test]

@@ -9,6 +9,7 @@ const draw = () => {
   $('level').value = state.level;
   $('precision').value = state.precision;
   $('show').value = state.show;
+  $('cold').checked = state.cold;
   $('shown').textContent = state.show + ' %';
   if ($('search').value !== state.q) $('search').value = state.q;
   drawTable(set);
@@ -59,6 +60,8 @@ if ($('flames')) {
   $('flames').addEventListener('load', listen);
   listen();
 }
+$('cold').parentNode.hidden = !byShare.some(isCold);
+$('cold').addEventListener('change', (e) => { state.cold = e.target.checked; draw(); });
 $('search').addEventListener('input', (e) => { state.q = e.target.value; draw(); });
 $('level').addEventListener('change', (e) => { state.level = e.target.value; draw(); });
 $('precision').parentNode.hidden = Object.keys(D.ranges).length < 2;

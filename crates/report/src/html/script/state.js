@@ -1,7 +1,7 @@
 // What is chosen. The address holds it, so that a link restores it.
 const STEP = 200;
 const SORTS = ['name', 'saves', 'by', 'share', 'time', 'rate', 'oi', 'held', 'at', 'roof'];
-const state = { f: -1, level: 'outer', precision: '', show: 100, q: '', sort: 'saves', up: false, theme: '', roof: '', zoom: null, rows: STEP };
+const state = { f: -1, level: 'outer', precision: '', show: 100, q: '', sort: 'saves', up: false, theme: '', roof: '', zoom: null, rows: STEP, cold: false };
 const roofs = () => D.roofs.filter((r) => !r.precision || r.precision === precision());
 const precision = () => state.precision || D.precision;
 const chosenRoof = () => roofs().find((r) => r.id === state.roof);
@@ -31,6 +31,7 @@ const writeAddress = () => {
   if (state.show !== 100) p.set('show', state.show);
   if (state.q) p.set('q', state.q);
   if (state.sort !== 'saves' || state.up) p.set('sort', (state.up ? '-' : '') + state.sort);
+  if (state.cold) p.set('cold', '1');
   if (state.theme) p.set('theme', state.theme);
   if (state.zoom) p.set('zoom', state.zoom.map((v) => v.toPrecision(4)).join(','));
   const hash = '#' + p;
@@ -40,7 +41,9 @@ const writeAddress = () => {
 const readAddress = () => {
   const p = new URLSearchParams(location.hash.slice(1));
   const name = p.get('f'), numbered = name && /#(\d+)$/.exec(name);
-  state.f = name === null ? -1 : numbered && Number(numbered[1]) < N ? Number(numbered[1]) : D.name.indexOf(name);
+  state.cold = p.get('cold') === '1';
+  // Without an address the function of the verdict is chosen.
+  state.f = name === null ? (location.hash.length < 2 ? D.start : -1) : numbered && Number(numbered[1]) < N ? Number(numbered[1]) : D.name.indexOf(name);
   state.level = [...LEVELS, 'aware'].includes(p.get('level')) ? p.get('level') : 'outer';
   state.precision = Object.keys(D.ranges).includes(p.get('precision')) ? p.get('precision') : '';
   state.roof = D.roofs.some((r) => r.id === p.get('roof')) ? p.get('roof') : '';

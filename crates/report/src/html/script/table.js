@@ -15,12 +15,15 @@ const COLUMNS = [
 // Those with the first N % of the time whose name or class contains what is searched for.
 const byShare = [...Array(N).keys()].sort((a, b) => (D.share[b] ?? -1) - (D.share[a] ?? -1));
 const whole = D.share.reduce((s, v) => s + (v || 0), 0);
+// Functions without a sample have a switch, if others have some.
+const isCold = (i) => whole > 0 && D.share[i] === null;
 const shown = () => {
   const q = state.q.toLowerCase(), set = new Set();
   let sum = 0;
   for (const i of byShare) {
     if (state.show < 100 && (D.share[i] === null || sum >= state.show / 100 * whole - 1e-12)) break;
     sum += D.share[i] || 0;
+    if (isCold(i) && !state.cold && !q && i !== state.f) continue;
     if (!q || D.name[i].toLowerCase().includes(q) || cls(i).includes(q)) set.add(i);
   }
   return set;
