@@ -30,6 +30,23 @@ fn the_address_restores_selection_search_and_order() {
 }
 
 #[test]
+fn the_verdicts_function_is_selected_at_first_and_cold_functions_have_a_switch() {
+    let mut profile = sample();
+    profile.functions[10].share = None;
+    let act = format!(
+        "{STATE} state();
+        const cold = document.getElementById('cold');
+        say(cold.parentNode.hidden); cold.click(); state();"
+    );
+    let Some(seen) = browse(&page(&profile), "", &act) else { return };
+    let said = seen.said();
+    assert_eq!(said[1], "rows 10; row 1; dot 1; detail 1", "{said:?}");
+    assert_eq!(said[3], "false");
+    assert_eq!(said[5], "rows 11; row 1; dot 1; detail 1", "{said:?}");
+    assert!(said[6].contains("cold=1"), "{said:?}");
+}
+
+#[test]
 fn clicks_and_keys_select_everywhere() {
     let act = format!(
         "{STATE}
@@ -58,7 +75,7 @@ fn clicks_and_keys_select_everywhere() {
         [
             "row 2; dot 2; detail 2",
             "row 0; dot 0; detail 0",
-            "row 4; dot 4; detail 4", // the next row by saving
+            "row 3; dot 3; detail 3", // the next row by saving
             "row ; dot ; detail ",
             "row ; dot ; detail ",
             "row 0; dot 0; detail 0",
@@ -173,7 +190,8 @@ fn five_thousand_functions_fit_a_megabyte_with_details_of_two_hundred() {
     assert_eq!(seen.messages, "");
     let said = seen.said();
     assert!(said[1].starts_with("rows 200;"), "{said:?}");
-    assert_eq!(said[3..], ["4800 more rows", "199 ns::Class188 true", "true"]);
+    // Those without a sample have a switch.
+    assert_eq!(said[3..], ["611 more rows", "199 ns::Class188 true", "true"]);
     println!("{} bytes", page.len());
 }
 

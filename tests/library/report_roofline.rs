@@ -56,7 +56,7 @@ fn wheel_drag_and_keys_zoom_and_move_the_axes() {
         fire(window, 'pointerup', {});
         fire(svg.querySelector('.rf-pt[data-f=\"0\"] .rf-dot'), 'click', {});
         await frame();
-        say(Math.round(dot(0)[0] - before[0]) + ' ' + Math.round(dot(0)[1] - before[1]) + ' selected ' + document.querySelectorAll('#functions tr.on').length);
+        say(Math.round(dot(0)[0] - before[0]) + ' ' + Math.round(dot(0)[1] - before[1]) + ' selected ' + [...document.querySelectorAll('#functions tr.on')].map((e) => e.dataset.f));
         const size = getComputedStyle(svg.querySelector('.rf-name')).fontSize;
         say(location.hash.includes('zoom=') + ' ' + size + ' reset ' + !document.getElementById('reset').hidden);
         key('0'); await frame();
@@ -76,7 +76,7 @@ fn wheel_drag_and_keys_zoom_and_move_the_axes() {
     let Some(seen) = browse(&page(&sample()), "", &act) else { return };
     seen.says(&[
         "2.05 true",        // e^(3 · 120 / 500), about the dot
-        "50 20 selected 0", // the picture follows the pointer, and a drag is no click
+        "50 20 selected 1", // the picture follows the pointer, and a drag is no click: the verdict's function stays selected
         "true 12px reset true",
         "1.00  reset false",
         "2.25",

@@ -55,13 +55,14 @@ pub fn svg(profile: &Profile, f: &Function) -> String {
     ));
     let mut taken = Taken::new(area);
     reserve(&frame, &own, &mut taken);
+    keep_off_slopes(profile, &frame, &own, &mut taken);
     page.append(machine(profile, own.axes, &frame));
     page.append(slopes(&frame, &own, &mut taken));
     page.append(rungs(&frame, &own, unit, &mut taken));
     page.append(fan(&frame, &own, unit, &mut taken));
     page.append(alone(&frame, &own, unit));
     page.append(dot(&frame, &own, unit, &mut taken));
-    page.append(names_of_machine(profile, own.axes, &frame, &mut taken));
+    page.append(names_of_machine(profile, &own, &frame, &mut taken));
     let lines = [
         "Grey: this machine's ceilings. Colour: those of this function, each named after what its code lacks; the lowest line holds its core now.",
         "Slopes: the bandwidth of each level for its own threads, accesses and pages. Bar: its bound. Open circles: after each change alone.",
@@ -83,6 +84,17 @@ fn reserve(frame: &Frame, own: &Own<'_>, taken: &mut Taken) {
     for rung in &own.rungs {
         let y = frame.y.at(rung.value);
         taken.prefer_free(Area { left: frame.area.left, top: y - 2.0, right: frame.area.right, bottom: y + 2.0 });
+    }
+}
+
+/// Upright labels stand on no slope, if there is another place.
+fn keep_off_slopes(profile: &Profile, frame: &Frame, own: &Own<'_>, taken: &mut Taken) {
+    let roof = own.rungs.last().map_or(frame.y.high(), |rung| rung.value);
+    let of_function = own.slopes.iter().map(|slope| segment(frame, slope.bandwidth, roof));
+    let of_machine = lines::slopes(&profile.machine);
+    let of_machine = of_machine.iter().map(|slope| segment(frame, slope.value, frame.y.high()));
+    for (from, to) in of_function.chain(of_machine).flatten() {
+        lines::keep_labels_off(taken, from, to);
     }
 }
 
@@ -148,10 +160,20 @@ fn machine(profile: &Profile, axes: Axes, frame: &Frame) -> Group {
     g
 }
 
+/// A line of the machine this near to one of the function is hidden below it, in pixels.
+const HIDDEN: f64 = 2.0;
+
+/// The ceilings of the machine that none of the function hides.
+fn seen_of_machine(profile: &Profile, own: &Own<'_>, frame: &Frame) -> Vec<lines::Ceiling> {
+    let hides =
+        |c: &lines::Ceiling| own.rungs.iter().any(|rung| (frame.y.at(rung.value) - frame.y.at(c.value)).abs() < HIDDEN);
+    lines::ceilings(&profile.machine, own.axes).into_iter().filter(|c| !hides(c)).collect()
+}
+
 /// The names of the machine's lines, in the room that those of the function leave.
-fn names_of_machine(profile: &Profile, axes: Axes, frame: &Frame, taken: &mut Taken) -> Group {
+fn names_of_machine(profile: &Profile, own: &Own<'_>, frame: &Frame, taken: &mut Taken) -> Group {
     let mut g = Group::new();
-    for c in lines::ceilings(&profile.machine, axes).iter().rev() {
+    for c in seen_of_machine(profile, own, frame).iter().rev() {
         let label = format!("machine: {}", c.label.trim_start_matches("+ "));
         if let Some(text) = lines::at_right(frame, frame.y.at(c.value), &label, taken) {
             g.append(text);
@@ -200,7 +222,7 @@ fn words_of(id: &str) -> &str {
         "simd" => "no SIMD",
         "fma" => "no FMA balance",
         "divsqrt" => "divisions and roots",
-        "access" => "narrow loads and stores",
+        "access" => "narrow accesses",
         "imbalance" => "no load balance",
         "threads" => "not all CPUs",
         "dram" => "DRAM",
@@ -468,8 +490,11 @@ mod tests {
         assert!(texts.iter().any(|text| text.contains("no ILP: ")), "{texts:?}");
         assert!(texts.iter().all(|text| !text.contains("without ")), "{texts:?}");
         let of_machine = texts.iter().filter(|text| text.starts_with("machine: ")).count();
-        let lines = lines::ceilings(&profile.machine, Axes::Dp).len() + lines::slopes(&profile.machine).len();
-        assert!(of_machine + 1 >= lines, "{of_machine} names of {lines} lines: {texts:?}");
+        let own = Own::of(&profile.machine, &f).unwrap();
+        let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - MARGIN, bottom: HEIGHT - 118.0 };
+        let seen = seen_of_machine(&profile, &own, &frame(&profile, &own, area)).len();
+        let lines = seen + lines::slopes(&profile.machine).len();
+        assert!(seen >= 2 && of_machine + 1 >= lines, "{of_machine} names of {lines} lines: {texts:?}");
     }
 
     #[test]

@@ -206,6 +206,11 @@ fn avoid(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
     along_line(from, to, 0.5).for_each(|area| taken.prefer_free(area));
 }
 
+/// Upright labels cross a line only if there is no other place.
+pub fn keep_labels_off(taken: &mut Taken, from: (f64, f64), to: (f64, f64)) {
+    along_line(from, to, 2.5).for_each(|area| taken.keep_off(area));
+}
+
 /// Small areas of this radius on a line, nearer to one another than a label is high.
 fn along_line(from: (f64, f64), to: (f64, f64), radius: f64) -> impl Iterator<Item = Area> {
     const STEP: f64 = 4.0;
@@ -236,7 +241,7 @@ pub fn draw_ceilings(frame: &Frame, ceilings: &[Ceiling], slopes: &[Slope], take
     for slope in slopes {
         let Some((start, end)) = ends(frame, slope.value, top) else { continue };
         let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
-        along_line(point(start), point(end), 2.5).for_each(|area| taken.keep_off(area));
+        keep_labels_off(taken, point(start), point(end));
     }
     for c in ceilings.iter().rev() {
         let y = frame.y.at(c.value);

@@ -24,7 +24,9 @@ const ofRoof = (i) => {
 
 const writeAddress = () => {
   const p = new URLSearchParams();
-  if (state.f >= 0) p.set('f', D.name[state.f] + (D.name.indexOf(D.name[state.f]) === state.f ? '' : '#' + state.f));
+  // An address without one has the function of the verdict, one with an empty name has none.
+  if (state.f < 0 && D.start >= 0) p.set('f', '');
+  else if (state.f >= 0 && state.f !== D.start) p.set('f', D.name[state.f] + (D.name.indexOf(D.name[state.f]) === state.f ? '' : '#' + state.f));
   if (state.level !== 'outer') p.set('level', state.level);
   if (state.precision) p.set('precision', state.precision);
   if (state.roof) p.set('roof', state.roof);
@@ -42,8 +44,7 @@ const readAddress = () => {
   const p = new URLSearchParams(location.hash.slice(1));
   const name = p.get('f'), numbered = name && /#(\d+)$/.exec(name);
   state.cold = p.get('cold') === '1';
-  // Without an address the function of the verdict is chosen.
-  state.f = name === null ? (location.hash.length < 2 ? D.start : -1) : numbered && Number(numbered[1]) < N ? Number(numbered[1]) : D.name.indexOf(name);
+  state.f = name === null ? D.start : numbered && Number(numbered[1]) < N ? Number(numbered[1]) : D.name.indexOf(name);
   state.level = [...LEVELS, 'aware'].includes(p.get('level')) ? p.get('level') : 'outer';
   state.precision = Object.keys(D.ranges).includes(p.get('precision')) ? p.get('precision') : '';
   state.roof = D.roofs.some((r) => r.id === p.get('roof')) ? p.get('roof') : '';
