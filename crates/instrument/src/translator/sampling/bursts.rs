@@ -127,6 +127,11 @@ impl Bursts {
         }
     }
 
+    /// Whether the sink takes everything.
+    pub fn is_continuous(&self) -> bool {
+        self.sink.is_continuous()
+    }
+
     /// Whether no more bursts are wanted.
     pub fn is_full(&self) -> bool {
         self.sink.is_full()
@@ -191,6 +196,9 @@ impl Bursts {
         let contexts = thread.contexts.borrow();
         let start = contexts.base(thread.context).get() + u64::from(layout::TRACE_BUFFER);
         let size = contexts.get(thread.context, layout::CURSOR).wrapping_sub(start);
+        if size > 0 && self.sink.is_continuous() {
+            self.begin(thread.ordinal);
+        }
         if self.goes_on(thread.ordinal) && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if contexts.read(thread.context, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
