@@ -1,6 +1,7 @@
 //! What one run gives: cycles by function and cause.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use rprof_profile::Profile;
 use rprof_profile::account::{Account, Cause};
@@ -76,7 +77,7 @@ impl GateResult {
     /// The result of `profile`, which was counted and replayed on the reference core under `conditions`. `program`: its file name.
     pub fn new(profile: &Profile, program: &str, conditions: Conditions) -> GateResult {
         let counted = profile.functions.iter().filter(|function| function.instructions.is_some_and(|n| n > 0));
-        let mut functions: Vec<GateFunction> = counted.map(|function| gate_function(function, program)).collect();
+        let mut functions = merged(counted.map(|function| gate_function(function, program)));
         functions.sort_by(|a, b| {
             let cycles = |function: &GateFunction| function.cycles.map_or(0.0, |cycles| cycles.value);
             cycles(b).total_cmp(&cycles(a)).then(b.instructions.cmp(&a.instructions)).then(a.name.cmp(&b.name))
@@ -108,6 +109,30 @@ impl GateResult {
     }
 }
 
+/// One function for each name and module: static functions of one name cannot be told apart in the other build.
+fn merged(functions: impl Iterator<Item = GateFunction>) -> Vec<GateFunction> {
+    let mut by_name: BTreeMap<(String, Option<String>), GateFunction> = BTreeMap::new();
+    for function in functions {
+        match by_name.entry((function.name.clone(), function.module.clone())) {
+            Entry::Vacant(place) => {
+                place.insert(function);
+            }
+            Entry::Occupied(mut place) => {
+                let known = place.get_mut();
+                known.instructions += function.instructions;
+                known.cycles = known.cycles.zip(function.cycles).map(|(a, b)| Estimate {
+                    value: a.value + b.value,
+                    error: a.error.zip(b.error).map(|(a, b)| a.hypot(b)),
+                });
+                for (cause, cycles) in function.causes {
+                    *known.causes.entry(cause).or_default() += cycles;
+                }
+            }
+        }
+    }
+    by_name.into_values().collect()
+}
+
 fn gate_function(function: &Function, program: &str) -> GateFunction {
     let account = function.account.as_ref();
     let of_cause = |account: &Account| {
@@ -115,7 +140,11 @@ fn gate_function(function: &Function, program: &str) -> GateFunction {
     };
     let estimate = |account: &Account| {
         let value = account.model_s * CYCLES_A_SECOND;
-        Estimate { value, error: account.error.map(|relative| NORMAL_95 * relative * value) }
+        // What was replayed is not sampled (the correction for a finite population; Cochran, Sampling Techniques, 2.6).
+        let replayed = account.instructions as f64 / function.instructions.unwrap_or(0).max(1) as f64;
+        let of_sample = (1.0 - replayed).max(0.0).sqrt();
+        let error = if of_sample == 0.0 { Some(0.0) } else { account.error };
+        Estimate { value, error: error.map(|relative| NORMAL_95 * relative * of_sample * value) }
     };
     GateFunction {
         name: function.full_name.clone().unwrap_or_else(|| function.name.clone()),
@@ -162,13 +191,25 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn functions_of_one_name_are_one() {
+        let cases = [function("f", 10, &[(Cause::Base, 30.0)], 3.0), function("f", 5, &[(Cause::L3, 20.0)], 4.0)];
+        let other = GateFunction { module: Some("libc.so.6".into()), ..cases[0].clone() };
+        let merged = merged([cases[0].clone(), other.clone(), cases[1].clone()].into_iter());
+        let both = function("f", 15, &[(Cause::Base, 30.0), (Cause::L3, 20.0)], 5.0);
+        assert_eq!(merged, [both, other]);
+        let unknown = GateFunction { cycles: None, ..cases[1].clone() };
+        assert_eq!(super::merged([cases[0].clone(), unknown].into_iter())[0].cycles, None);
+    }
+
+    #[test]
     fn cycles_of_functions_are_summed_and_the_rest_counts_at_their_mean() {
         let account = |model_s: f64, error| Account {
             model_s,
             error,
             parts: [(Cause::Base, model_s / 4.0), (Cause::L3, 3.0 * model_s / 4.0)].into(),
             bursts: 5,
-            instructions: 9000,
+            // A quarter of what `small` executes.
+            instructions: 250,
             ..Account::default()
         };
         let of = |name: &str, module: &str, instructions, account| Function {
@@ -197,7 +238,7 @@ pub(crate) mod tests {
         assert!((result.modelled_share - 0.8).abs() < 1e-12);
         let cycles = result.cycles.unwrap();
         assert!((cycles.value - 7000.0 / 0.8).abs() < 1e-6, "{cycles:?}");
-        assert!((cycles.error.unwrap() - 196.0 / 0.8).abs() < 1e-6, "{cycles:?}");
+        assert!((cycles.error.unwrap() - 196.0 * 0.75f64.sqrt() / 0.8).abs() < 1e-6, "{cycles:?}");
         assert!((result.causes[&Cause::L3] - 5250.0).abs() < 1e-6);
     }
 }

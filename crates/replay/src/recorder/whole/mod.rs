@@ -21,8 +21,8 @@ use super::shape::Shape;
 use names::Names;
 use thread::Thread;
 
-/// Bursts that are kept of all threads together.
-const MOST: usize = 600;
+/// Bursts that are kept: of each thread, and of all of them together.
+const MOST: usize = 800;
 
 /// Records all that the threads of a run do. Each thread has the core's caches, all levels, for itself.
 pub struct WholeRun {
@@ -96,7 +96,8 @@ impl BurstSink for WholeRun {
 
     fn finish(self: Box<Self>) -> BurstEvidence {
         let mut threads: Vec<Thread> = self.threads.into_iter().flatten().map(|thread| *thread).collect();
-        threads.iter_mut().for_each(Thread::finish);
+        let shapes = &self.shapes;
+        threads.iter_mut().for_each(|thread| thread.finish(shapes));
         let mut level = threads.iter().map(Thread::level).max().unwrap_or(0);
         // All threads are sampled alike, so that sums over bursts are those of the program.
         let kept = |level| threads.iter().map(|thread| thread.count_at(level)).sum::<usize>();
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
     use rprof_isa::facts::AccessKind;
     use rprof_profile::code::CodeRef;
-    use rprof_profile::evidence::bursts::{Found, Prediction, TracedAccess};
+    use rprof_profile::evidence::bursts::{BurstStep, Found, Prediction, TracedAccess};
 
     /// `mov rax, [rdi]; jne +1` and `nop` behind it, at `start`.
     fn recorder(start: u64) -> Box<WholeRun> {
@@ -165,8 +166,26 @@ mod tests {
         };
         let here = run(0x40_1000, 1 << 30, 300_000, 50_000);
         let there = run(0x40_4340, 0x7000_0000_0000, 300_000, 50_000);
-        assert!(here.bursts.len() > 20);
+        assert!(here.bursts.len() > 50);
         assert!(outcomes(&here) == outcomes(&there), "neither code nor data depend on where they lie");
+    }
+
+    #[test]
+    fn a_short_run_is_recorded_to_its_last_block_and_each_once() {
+        let evidence = run(0x40_1000, 1 << 30, 100_000, 64);
+        let length = |step: &BurstStep| if step.block == 0 { 2 } else { 1 };
+        let counted = |burst: &Burst| {
+            let mut executed = 0;
+            let of_step = |step: &BurstStep| {
+                let own = if executed >= burst.lead_in { length(step) } else { 0 };
+                executed += length(step);
+                own
+            };
+            burst.steps.iter().map(of_step).sum::<u32>()
+        };
+        let all: u32 = evidence.bursts.iter().map(counted).sum();
+        assert_eq!(all, 100_000 * 2 + 66_666);
+        assert!(evidence.bursts[1..].iter().all(|burst| (1_999..=2_001).contains(&burst.lead_in)));
     }
 
     #[test]

@@ -1,20 +1,18 @@
-//! At which instructions of a thread bursts begin: stratified random sampling, with strata that grow as the run does.
+//! Which instructions of a thread are replayed: stratified random sampling, with strata that grow as the run does.
 //!
 //! ```text
-//!  level 0:  | b   |   b |  b  |b    |    every slot has a burst at a random place
-//!  level 1:  |     |   b |  b  |     |    of two neighbours one keeps it, by chance
-//!  level 2:  |     |   b |     |     |    …
+//!  level 0:  |b|b|b|b|b|b|b|b|    every slot of instructions is a burst
+//!  level 1:  |b  |  b|b  |  b|    of two neighbours one is, by chance
+//!  level 2:  |b      |b      |    …
 //! ```
 //!
 //! The numbers are pseudo-random and the same in every run.
 
-use rprof_basics::random::{mix, unit_interval, word};
+use rprof_basics::random::{mix, word};
 
 /// Instructions of a slot.
-pub(super) const SLOT: u64 = 25_000;
-/// Instructions of a burst, with its lead-in.
-pub(super) const LENGTH: u64 = 10_000;
-/// Instructions of it that only fill the pipeline.
+pub(super) const SLOT: u64 = 8_000;
+/// Instructions before a slot that only fill the pipeline.
 pub(super) const LEAD_IN: u64 = 2_000;
 
 /// The strata of one thread.
@@ -54,16 +52,9 @@ impl Strata {
         })
     }
 
-    /// The instruction at which the burst of `slot` begins.
-    fn start(self, slot: u64) -> u64 {
-        let place = unit_interval(mix(self.seed.wrapping_add(mix(slot))));
-        slot * SLOT + (place * (SLOT - LENGTH) as f64) as u64
-    }
-
-    /// The first slot from `slot` on that has a burst, and the instruction at which that begins.
-    pub(super) fn next(self, slot: u64) -> (u64, u64) {
-        let chosen = (slot..).find(|&slot| self.is_chosen(slot)).unwrap_or(slot);
-        (chosen, self.start(chosen))
+    /// The first slot from `slot` on that has a burst.
+    pub(super) fn next(self, slot: u64) -> u64 {
+        (slot..).find(|&slot| self.is_chosen(slot)).unwrap_or(slot)
     }
 }
 
@@ -88,12 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn places_vary_and_stay_within_their_slot() {
-        let strata = Strata::new(0);
-        let places: Vec<u64> = (0..1000).map(|slot| strata.next(slot).1 - slot * SLOT).collect();
-        assert!(places.iter().all(|place| place + LENGTH <= SLOT));
-        let mean = places.iter().sum::<u64>() as f64 / 1000.0;
-        assert!((mean / ((SLOT - LENGTH) as f64 / 2.0) - 1.0).abs() < 0.05, "{mean}");
-        assert_ne!(Strata::new(1).next(0).1, strata.next(0).1);
+    fn threads_choose_otherwise() {
+        let chosen = |thread| {
+            let strata = Strata::new(thread).at(3);
+            (0..800).filter(|&slot| strata.is_chosen(slot)).collect::<Vec<u64>>()
+        };
+        assert_eq!(chosen(0), chosen(0));
+        assert_ne!(chosen(0), chosen(1));
+        assert_eq!(Strata::new(0).at(3).next(chosen(0)[4] + 1), chosen(0)[5]);
     }
 }

@@ -5,18 +5,16 @@ use std::mem::size_of;
 use rprof_profile::evidence::bursts::{Burst, BurstAccess, BurstStep, Prediction, TraceEntry};
 use rprof_profile::machine::Cache;
 
+use super::MOST;
 use super::hierarchy::Hierarchy;
-use super::strata::{LEAD_IN, LENGTH, SLOT, Strata};
+use super::strata::{LEAD_IN, SLOT, Strata};
 use crate::recorder::predictor::Predictor;
 use crate::recorder::shape::Shape;
 
 /// Instructions before a burst in which the branch predictor learns; it keeps what it learnt before.
 const WARM_UP: u64 = 60_000;
-/// Bursts of a thread that are kept, and their bytes.
-const MOST: usize = 600;
-const MOST_BYTES: usize = 96 << 20;
-/// A burst that the thread's end cuts off is kept from this many instructions on.
-const LEAST: u64 = LEAD_IN + 2_000;
+/// Bytes of a thread's bursts that are kept.
+const MOST_BYTES: usize = 160 << 20;
 
 /// A thread.
 pub(super) struct Thread {
@@ -28,9 +26,8 @@ pub(super) struct Thread {
     /// Instructions until now.
     executed: u64,
     strata: Strata,
-    /// The present or next burst: its slot, its first instruction, its records.
+    /// The slot of the present or next burst, and its records.
     slot: u64,
-    start: u64,
     burst: Option<Burst>,
     /// Bursts with their slots.
     kept: Vec<(u64, Burst)>,
@@ -40,7 +37,6 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(number: u32, caches: &[Cache], outcomes: f64) -> Thread {
         let strata = Strata::new(number);
-        let (slot, start) = strata.next(0);
         Thread {
             number,
             hierarchy: Hierarchy::new(caches),
@@ -48,8 +44,7 @@ impl Thread {
             block: None,
             executed: 0,
             strata,
-            slot,
-            start,
+            slot: strata.next(0),
             burst: None,
             kept: Vec::new(),
             bytes: 0,
@@ -76,8 +71,13 @@ impl Thread {
         }
     }
 
+    /// The first instruction of the present or next slot.
+    fn start(&self) -> u64 {
+        self.slot * SLOT
+    }
+
     fn begin_block(&mut self, number: u32, shape: &Shape, shapes: &[Shape]) {
-        if self.executed + WARM_UP >= self.start
+        if self.executed + WARM_UP >= self.start()
             && let Some(before) = self.block
         {
             let was = &shapes[before as usize];
@@ -86,11 +86,12 @@ impl Thread {
                 step.branch = branch;
             }
         }
-        if self.burst.is_some() && self.executed >= self.start + LENGTH {
-            self.end_burst();
+        if self.burst.is_some() && self.executed >= self.start() + SLOT {
+            self.end_burst(shapes);
         }
-        if self.burst.is_none() && self.executed >= self.start {
-            self.burst = Some(Burst { thread: self.number, lead_in: LEAD_IN as u32, ..Burst::default() });
+        if self.burst.is_none() && self.executed + LEAD_IN >= self.start() {
+            let lead_in = self.start().saturating_sub(self.executed) as u32;
+            self.burst = Some(Burst { thread: self.number, lead_in, ..Burst::default() });
         }
         if let Some(burst) = &mut self.burst {
             let first_access = burst.accesses.len() as u32;
@@ -105,31 +106,33 @@ impl Thread {
         self.block = None;
     }
 
-    fn end_burst(&mut self) {
+    /// Keeps the present burst. If the next slot has one, too, it begins with the end of this one.
+    fn end_burst(&mut self, shapes: &[Shape]) {
         let Some(mut burst) = self.burst.take() else { return };
-        if self.executed >= self.start + LEAST {
-            burst.steps.shrink_to_fit();
-            burst.accesses.shrink_to_fit();
-            self.bytes += bytes(&burst);
-            self.kept.push((self.slot, burst));
-        }
+        let tail = tail(&burst, shapes, self.executed);
+        burst.steps.shrink_to_fit();
+        burst.accesses.shrink_to_fit();
+        self.bytes += bytes(&burst);
+        self.kept.push((self.slot, burst));
         while self.kept.len() > MOST || self.bytes > MOST_BYTES {
             self.strata = self.strata.coarser();
             let strata = self.strata;
             self.kept.retain(|(slot, _)| strata.is_chosen(*slot));
             self.bytes = self.kept.iter().map(|(_, burst)| bytes(burst)).sum();
         }
-        // A block of many instructions can reach into the next slot.
-        let next = (self.slot + 1).max(self.executed / SLOT);
-        (self.slot, self.start) = self.strata.next(next);
-        if self.start < self.executed {
-            (self.slot, self.start) = self.strata.next(next + 1);
+        self.slot = self.strata.next(self.executed / SLOT);
+        if let Some((tail, executed)) = tail
+            && self.start() <= self.executed
+        {
+            self.burst = Some(Burst { lead_in: self.start().saturating_sub(executed) as u32, ..tail });
         }
     }
 
     /// The thread has ended.
-    pub(super) fn finish(&mut self) {
-        self.end_burst();
+    pub(super) fn finish(&mut self, shapes: &[Shape]) {
+        if self.executed > self.start() {
+            self.end_burst(shapes);
+        }
     }
 
     pub(super) fn level(&self) -> u32 {
@@ -147,6 +150,23 @@ impl Thread {
         let strata = self.strata.at(level);
         self.kept.into_iter().filter(move |(slot, _)| strata.is_chosen(*slot)).map(|(_, burst)| burst)
     }
+}
+
+/// The last steps of `burst`, at the end of which the thread had `executed` this number of instructions; and the number at their beginning.
+fn tail(burst: &Burst, shapes: &[Shape], executed: u64) -> Option<(Burst, u64)> {
+    let mut at = executed;
+    let enough = executed.saturating_sub(LEAD_IN);
+    let length = burst.steps.iter().rev().take_while(|step| {
+        let goes_on = at > enough;
+        at = if goes_on { at - u64::from(shapes[step.block as usize].instructions) } else { at };
+        goes_on
+    });
+    let first = burst.steps.len() - length.count();
+    let base = burst.steps.get(first)?.first_access;
+    let moved = |step: &BurstStep| BurstStep { first_access: step.first_access - base, ..*step };
+    let steps = burst.steps[first..].iter().map(moved).collect();
+    let accesses = burst.accesses[base as usize..].to_vec();
+    Some((Burst { thread: burst.thread, lead_in: 0, steps, accesses }, at))
 }
 
 fn bytes(burst: &Burst) -> usize {
