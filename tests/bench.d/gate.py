@@ -12,7 +12,20 @@ RPROF, WORK, REPEAT, ONLY, CASES = sys.argv[1], sys.argv[2], int(sys.argv[3]), s
 # Native runs of each side of a pair, in turns; the smallest user time counts.
 NATIVE = 7
 # Programs of fixtures/bench and how they are asked to be short.
-PROGRAMS = [("hashmap", []), ("quicksort", []), ("spmv", []), ("interpreter", []), ("fft", [])]
+PROGRAMS = [(name, ["1"]) for name in ("hashmap", "quicksort", "spmv", "interpreter", "fft")]
+# The pairs, and how their sources are changed so that a run takes less: some 30 ms natively.
+SHORTER = {
+    "histo": ("k < 20000", "k < 400"),
+    "bubble": ("N = 30000", "N = 3000"),
+    "cmovchain": ("k < 60000", "k < 900"),
+    "rngchain": ("k < 350000", "k < 4000"),
+    "aos": ("N = 4000000", "N = 1000000"),
+    "cols8192": ("k < 3", "k < 1"),
+    "thisalias": ("k < 250000", "k < 4000"),
+    "throw": ("k < 4000", "k < 50"),
+    "denorm": ("k < 100000", "k < 50000"),
+    "stdfill": ("k < 800000", "k < 8000"),
+}
 # Seconds that one gate may take.
 PATIENCE = 900
 COMPILERS = {".c": "gcc", ".cc": "g++", ".f90": "gfortran"}
@@ -109,7 +122,7 @@ def pairs():
     table = []
     for row in rows:
         name, flags = row[0], {"before": row[1].split(), "after": row[2].split()}
-        if not re.search(ONLY, name):
+        if name not in SHORTER or not re.search(ONLY, name):
             continue
         folder, programs = os.path.join(CASES, name), {}
         for side in ("before", "after"):
@@ -118,7 +131,12 @@ def pairs():
             program = os.path.join(WORK, name, side, "app")
             os.makedirs(os.path.dirname(program), exist_ok=True)
             if source and os.path.splitext(source)[1] in COMPILERS:
-                if compile_source(os.path.join(folder, source), program, flags[side]):
+                with open(os.path.join(folder, source)) as file:
+                    text = file.read()
+                short = os.path.join(WORK, name, source)
+                with open(short, "w") as file:
+                    file.write(text.replace(*SHORTER[name]))
+                if SHORTER[name][0] in text and compile_source(short, program, flags[side]):
                     programs[side] = program
         if len(programs) < 2:
             continue
