@@ -25,7 +25,7 @@ pub struct GateArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// More cycles than this part of the base's are a regression
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percentage, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percentage, allow_hyphen_values = true)]
     pub threshold: f64,
     /// Form of what is printed
     #[arg(long, value_enum, default_value = "text")]
