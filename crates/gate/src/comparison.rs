@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rprof_profile::account::Cause;
 use serde::Serialize;
 
+use crate::paired::paired_error;
 use crate::result::{Estimate, GateFunction, GateResult};
 
 /// Functions whose change is a smaller part of the program's cycles are not listed.
@@ -97,7 +98,9 @@ impl Comparison {
         };
         let (before, after) = (cycles(base, "base")?, cycles(head, "head")?);
         let change = (after.value - before.value) / before.value;
-        let error = joint_error(&before, &after) / before.value;
+        let independent = joint_error(&before, &after);
+        let error = paired_error(&base.sampled, &head.sampled).map_or(independent, |paired| paired.min(independent));
+        let error = error / before.value;
         let functions = changed_functions(base, head, before.value);
         Ok(Comparison {
             schema: SCHEMA,

@@ -13,10 +13,11 @@ pub mod bencher;
 pub mod comparison;
 mod figures;
 pub mod markdown;
+mod paired;
 pub mod read;
 pub mod result;
 pub mod text;
 
 pub use comparison::{Comparison, Verdict};
 pub use read::{ReadError, read};
-pub use result::{Conditions, GateResult};
+pub use result::{Conditions, GateBurst, GateResult, SampledBursts};

@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "rprof-gate/1";
 /// The cycles of the reference core in a second: its clock is 1 GHz, so that seconds of the model are cycles.
 const CYCLES_A_SECOND: f64 = 1e9;
 /// Standard errors in half the width of a 95 % interval.
-const NORMAL_95: f64 = 1.96;
+pub(crate) const NORMAL_95: f64 = 1.96;
 
 /// What has to be equal for two results to be comparable, and how the run was held still.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +47,29 @@ pub struct GateResult {
     pub causes: BTreeMap<Cause, f64>,
     /// Functions, most cycles first.
     pub functions: Vec<GateFunction>,
+    /// The bursts that the cycles come from.
+    pub sampled: SampledBursts,
     /// Doubts, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// The bursts of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SampledBursts {
+    /// Each burst stands for so many slots of instructions; with 1, the run was replayed whole.
+    pub slots: u64,
+    pub bursts: Vec<GateBurst>,
+}
+
+/// A burst.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GateBurst {
+    /// Number of the thread in the order of their beginnings.
+    pub thread: u32,
+    /// Where it lies: the same slot has the same instructions in two runs that do the same until then.
+    pub slot: u64,
+    /// Modelled.
+    pub cycles: f64,
 }
 
 /// A figure with half the width of its 95 % interval.
@@ -75,7 +96,7 @@ pub struct GateFunction {
 
 impl GateResult {
     /// The result of `profile`, which was counted and replayed on the reference core under `conditions`. `program`: its file name.
-    pub fn new(profile: &Profile, program: &str, conditions: Conditions) -> GateResult {
+    pub fn new(profile: &Profile, program: &str, conditions: Conditions, sampled: SampledBursts) -> GateResult {
         let counted = profile.functions.iter().filter(|function| function.instructions.is_some_and(|n| n > 0));
         let mut functions = merged(counted.map(|function| gate_function(function, program)));
         functions.sort_by(|a, b| {
@@ -104,6 +125,7 @@ impl GateResult {
             cycles,
             causes,
             functions,
+            sampled,
             warnings: profile.run.warnings.iter().map(|warning| warning.text.clone()).collect(),
         }
     }
@@ -186,6 +208,7 @@ pub(crate) mod tests {
             cycles: Some(Estimate { value, error: Some(error) }),
             causes: BTreeMap::new(),
             functions,
+            sampled: SampledBursts::default(),
             warnings: Vec::new(),
         }
     }
@@ -227,7 +250,7 @@ pub(crate) mod tests {
         ];
         let profile = Profile { functions, ..Profile::default() };
         let conditions = result(Vec::new()).conditions;
-        let result = GateResult::new(&profile, "app", conditions);
+        let result = GateResult::new(&profile, "app", conditions, SampledBursts::default());
         let names: Vec<&str> = result.functions.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(names, ["main", "small", "unseen"]);
         assert_eq!(

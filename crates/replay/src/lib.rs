@@ -25,6 +25,6 @@ mod sets;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;
 
-pub use recorder::{Recorder, WholeRun};
+pub use recorder::{Places, Recorder, WholeRun};
 #[cfg(target_arch = "x86_64")]
 pub use schedule::{Options, replay};

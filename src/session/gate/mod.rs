@@ -9,14 +9,16 @@ mod environment;
 mod features;
 
 use std::ffi::OsString;
+use std::sync::PoisonError;
 
-use crate::gate::{Conditions, GateResult};
+use crate::gate::{Conditions, GateBurst, GateResult, SampledBursts};
 use crate::instrument::translator::Translator;
 use crate::instrument::{Counted, CountingEngine};
 use crate::join::{self, join};
 use crate::profile::evidence::bursts::BurstSink;
+use crate::profile::evidence::replayed::ReplayedBurst;
 use crate::profile::{Profile, Run};
-use crate::replay::{self, WholeRun, reference};
+use crate::replay::{self, Places, WholeRun, reference};
 use crate::symbols::Symbols;
 use crate::tracee::foreground::{self, Foreground};
 use crate::tracee::launch::{Streams, spawn_gated_in};
@@ -56,7 +58,7 @@ pub fn run(options: &GateOptions) -> Result<GateResult, SessionError> {
     }
     let core = ReferenceCore::embedded().map_err(|error| failed(format!("the reference core: {error}")))?;
     let features = Features::of_host(&core);
-    let (counted, fixed_addresses) = count(&checked, options, &core, &features, &notices)?;
+    let (counted, places, fixed_addresses) = count(&checked, options, &core, &features, &notices)?;
     let end = ProgramEnd::from_wait_status(counted.status);
     if foreground::interruptions() > 0 {
         return Err(failed("it was interrupted".into()));
@@ -71,17 +73,18 @@ pub fn run(options: &GateOptions) -> Result<GateResult, SessionError> {
         missing_features: features.missing,
         fixed_addresses,
     };
-    Ok(GateResult::new(&modelled(counted, core, options, &notices), &program, conditions))
+    let (profile, bursts) = modelled(counted, places, core, options, &notices);
+    Ok(GateResult::new(&profile, &program, conditions, bursts))
 }
 
-/// The counted pass, and whether addresses were the same as in every run.
+/// The counted pass, where its bursts lie, and whether addresses were the same as in every run.
 fn count(
     checked: &Checked,
     options: &GateOptions,
     core: &ReferenceCore,
     features: &Features,
     notices: &Notices,
-) -> Result<(Counted, bool), SessionError> {
+) -> Result<(Counted, Places, bool), SessionError> {
     // Standard output is for the comparison alone.
     let output = std::io::stderr();
     let output = std::os::fd::AsFd::as_fd(&output).try_clone_to_owned().map_err(stream("standard output"))?;
@@ -92,25 +95,41 @@ fn count(
     let are_fixed = addresses.is_some();
     drop(addresses);
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
-    let recorder: Box<dyn BurstSink> = Box::new(WholeRun::new(&core.machine));
+    let recorder = WholeRun::new(&core.machine);
+    let places = recorder.places();
+    let recorder: Box<dyn BurstSink> = Box::new(recorder);
     let mut engine = Translator { cpuid: Some(features.cpuid.clone()), ..Translator::default() };
     let spinner = notices.spinner("counting the program's instructions");
     let counted = engine.run(child, None, Some(recorder)).map_err(|error| failed(error.to_string()))?;
     drop(spinner);
-    Ok((counted, are_fixed))
+    let places = std::mem::take(&mut *places.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((counted, places, are_fixed))
 }
 
 /// Replays the bursts, and gives functions their cycles.
-fn modelled(counted: Counted, core: ReferenceCore, options: &GateOptions, notices: &Notices) -> Profile {
+fn modelled(
+    counted: Counted,
+    places: Places,
+    core: ReferenceCore,
+    options: &GateOptions,
+    notices: &Notices,
+) -> (Profile, SampledBursts) {
     let _spinner = notices.spinner("replaying bursts of its instructions");
     let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
     let all = replay::Options { seconds: f64::INFINITY, what_ifs: false, ..replay::Options::default() };
     let replayed = bursts.map(|bursts| replay::replay(&bursts, None, &core.machine, all));
+    let of_burst = |(&(thread, slot), burst): (&(u32, u64), &ReplayedBurst)| GateBurst {
+        thread,
+        slot,
+        cycles: burst.instructions.iter().flat_map(|own| own.cycles).map(f64::from).sum(),
+    };
+    let bursts = replayed.iter().flat_map(|replayed| places.bursts.iter().zip(&replayed.bursts)).map(of_burst);
+    let sampled = SampledBursts { slots: places.slots, bursts: bursts.collect() };
     let evidence =
         join::Evidence { counted: Some(&counted.evidence), replayed: replayed.as_ref(), ..join::Evidence::default() };
     let command = options.program.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let run = Run { command, ..Run::default() };
-    join(&evidence, run, core.machine, &mut Symbols::default(), true)
+    (join(&evidence, run, core.machine, &mut Symbols::default(), true), sampled)
 }
 
 fn failed(reason: String) -> SessionError {

@@ -24,7 +24,7 @@ use kept::Kept;
 use predictor::Predictor;
 use shape::Shape;
 
-pub use whole::WholeRun;
+pub use whole::{Places, WholeRun};
 
 /// Instructions of a burst before its measured part: L1, translation buffers and predictor are warm by then.
 pub const WARM_UP: u32 = 60_000;

@@ -13,6 +13,8 @@ mod names;
 mod strata;
 mod thread;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rprof_profile::evidence::bursts::{Burst, BurstEvidence, BurstSink, TraceEntry, TracedBlock};
 use rprof_profile::machine::{Cache, Machine};
 
@@ -24,6 +26,15 @@ use thread::Thread;
 /// Bursts that are kept: of each thread, and of all of them together.
 const MOST: usize = 800;
 
+/// Where the bursts of a run lie.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Places {
+    /// Thread and slot of each burst, in the order of the bursts: equal in two runs that do the same until then.
+    pub bursts: Vec<(u32, u64)>,
+    /// Slots for each that has a burst: a power of two.
+    pub slots: u64,
+}
+
 /// Records all that the threads of a run do. Each thread has the core's caches, all levels, for itself.
 pub struct WholeRun {
     caches: Vec<Cache>,
@@ -34,6 +45,7 @@ pub struct WholeRun {
     shapes: Vec<Shape>,
     names: Names,
     threads: Vec<Option<Box<Thread>>>,
+    places: Arc<Mutex<Places>>,
 }
 
 impl WholeRun {
@@ -46,7 +58,13 @@ impl WholeRun {
             shapes: Vec::new(),
             names: Names::default(),
             threads: Vec::new(),
+            places: Arc::default(),
         }
+    }
+
+    /// Where its bursts lie, once it has finished.
+    pub fn places(&self) -> Arc<Mutex<Places>> {
+        self.places.clone()
     }
 }
 
@@ -104,8 +122,10 @@ impl BurstSink for WholeRun {
         while kept(level) > MOST {
             level += 1;
         }
-        let bursts: Vec<Burst> = threads.into_iter().flat_map(|thread| thread.bursts_at(level)).collect();
-        BurstEvidence { blocks: self.blocks, bursts }
+        let placed: Vec<(u64, Burst)> = threads.into_iter().flat_map(|thread| thread.bursts_at(level)).collect();
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) =
+            Places { bursts: placed.iter().map(|(slot, burst)| (burst.thread, *slot)).collect(), slots: 1 << level };
+        BurstEvidence { blocks: self.blocks, bursts: placed.into_iter().map(|(_, burst)| burst).collect() }
     }
 }
 

@@ -145,10 +145,10 @@ impl Thread {
         self.kept.iter().filter(|(slot, _)| strata.is_chosen(*slot)).count()
     }
 
-    /// Its bursts at `level`.
-    pub(super) fn bursts_at(self, level: u32) -> impl Iterator<Item = Burst> {
+    /// Its bursts at `level`, with their slots.
+    pub(super) fn bursts_at(self, level: u32) -> impl Iterator<Item = (u64, Burst)> {
         let strata = self.strata.at(level);
-        self.kept.into_iter().filter(move |(slot, _)| strata.is_chosen(*slot)).map(|(_, burst)| burst)
+        self.kept.into_iter().filter(move |(slot, _)| strata.is_chosen(*slot))
     }
 }
 
