@@ -21,7 +21,7 @@ pub mod session;
 
 use rprof_basics::{on_all_cpus, random};
 pub use {
-    rprof_copies as copies, rprof_counters as counters, rprof_demo as demo, rprof_device as device,
+    rprof_copies as copies, rprof_counters as counters, rprof_demo as demo, rprof_device as device, rprof_gate as gate,
     rprof_instrument as instrument, rprof_isa as isa, rprof_join as join, rprof_layers as layers,
     rprof_machine as machine, rprof_memory as memory, rprof_model as roofline, rprof_profile as profile,
     rprof_replay as replay, rprof_report as report, rprof_sample as sample, rprof_symbols as symbols,

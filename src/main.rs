@@ -87,6 +87,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(args) => commands::report(args),
         Command::Query(args) => commands::query(args),
         Command::Diff(args) => commands::diff(args),
+        Command::Gate(args) => commands::gate(args),
         Command::Merge(args) => commands::merge(args),
         Command::Predict(args) => commands::predict(args),
         Command::Mcp(args) => commands::mcp(args),

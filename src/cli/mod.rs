@@ -4,6 +4,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod events;
+pub mod gate;
 pub mod machine;
 pub mod mcp;
 pub mod merge;
@@ -56,6 +57,8 @@ pub enum Command {
     Query(query::QueryArgs),
     /// Compare two profiles
     Diff(diff::DiffArgs),
+    /// Compare two builds by modelled cycles on a fixed core, the same on any host
+    Gate(gate::GateArgs),
     /// Put several ranks or runs into one profile
     Merge(merge::MergeArgs),
     /// Predict the time of layers: of a profile's matrix products, a table or an ONNX model

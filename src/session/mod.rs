@@ -24,6 +24,7 @@ mod end;
 pub mod error;
 mod evidence;
 mod first_run;
+pub mod gate;
 mod gpu;
 mod hardware;
 mod inherited;

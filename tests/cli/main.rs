@@ -16,6 +16,8 @@ mod by_time;
 mod demo;
 mod diff_recipe;
 mod disassembly;
+mod gate;
+mod gate_action;
 mod hardened;
 mod kernel_workers;
 mod kill;

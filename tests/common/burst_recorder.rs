@@ -17,9 +17,10 @@ pub struct Recorded {
     pub finished: bool,
 }
 
-/// Keeps bursts of about `entries` entries.
+/// Keeps bursts of about `entries` entries, or one of everything.
 struct Keeper {
     entries: usize,
+    is_continuous: bool,
     open: HashMap<u32, Vec<TraceEntry>>,
     recorded: Arc<Mutex<Recorded>>,
 }
@@ -46,7 +47,11 @@ impl BurstSink for Keeper {
     }
 
     fn goes_on(&self, thread: u32) -> bool {
-        self.open.get(&thread).is_some_and(|burst| burst.len() < self.entries)
+        self.open.get(&thread).is_some_and(|burst| self.is_continuous || burst.len() < self.entries)
+    }
+
+    fn is_continuous(&self) -> bool {
+        self.is_continuous
     }
 
     fn end(&mut self, thread: u32) {
@@ -64,13 +69,19 @@ impl BurstSink for Keeper {
 /// The translator with a sink of bursts.
 pub struct Traced {
     entries: usize,
+    is_continuous: bool,
     pub recorded: Arc<Mutex<Recorded>>,
 }
 
 impl Traced {
     /// An engine with bursts of about `entries` entries.
     pub fn new(entries: usize) -> Self {
-        Traced { entries, recorded: Arc::default() }
+        Traced { entries, is_continuous: false, recorded: Arc::default() }
+    }
+
+    /// An engine that records all that a program does.
+    pub fn continuous() -> Self {
+        Traced { entries: usize::MAX, is_continuous: true, recorded: Arc::default() }
     }
 
     /// Returns the records; the run is over.
@@ -89,7 +100,8 @@ impl CountingEngine for Traced {
         _: Option<Box<dyn BurstSink>>,
     ) -> Result<Counted, CountError> {
         let recorded = self.recorded.clone();
-        let keeper = Keeper { entries: self.entries, open: HashMap::new(), recorded };
+        let keeper =
+            Keeper { entries: self.entries, is_continuous: self.is_continuous, open: HashMap::new(), recorded };
         Translator::new().run(child, sink, Some(Box::new(keeper)))
     }
 }

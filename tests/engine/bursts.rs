@@ -249,6 +249,36 @@ fn what_is_counted_is_the_same() {
 }
 
 #[test]
+fn a_sink_that_takes_everything_sees_each_counted_instruction_and_the_way_between_them() {
+    let _alone = ONE_ENGINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "bursts.c", &[]);
+    let mut engine = Traced::continuous();
+    let counted = run(&mut engine, None, &program, &["20"]);
+    let recorded = engine.recorded();
+    let mut seen: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for entry in recorded.bursts.iter().flat_map(|(_, entries)| entries) {
+        let TraceEntry::Block(number) = entry else { continue };
+        let block = &recorded.blocks[*number as usize];
+        for instruction in instructions(block) {
+            *seen.entry((block.at.module, block.at.offset + instruction.ip() - block.start)).or_default() += 1;
+        }
+    }
+    let mut expected: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+    for block in counted.evidence.blocks.iter() {
+        let executions: u64 = block.executions.iter().map(|(_, executions)| executions).sum();
+        for instruction in Decoder::new(64, &block.code, DecoderOptions::NONE).iter().filter(|_| executions > 0) {
+            *expected.entry((block.at.module, block.at.offset + instruction.ip())).or_default() += executions;
+        }
+    }
+    assert!(expected.values().sum::<u64>() > 100_000);
+    let differ = expected.iter().filter(|(at, executions)| seen.get(at) != Some(executions)).take(5);
+    assert_eq!(differ.collect::<Vec<_>>(), Vec::<(&(u32, u64), &u64)>::new());
+    assert_eq!(seen.len(), expected.len());
+    assert!(check(&recorded).iter().map(Vec::len).sum::<usize>() > 10_000);
+}
+
+#[test]
 fn flops_are_those_of_the_kernels() {
     let _alone = ONE_ENGINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@
 //!                translator: now and then all that threads do ─▶ BurstSink ─▶ BurstEvidence
 //! ```
 
+pub mod cpuid;
 mod fair_wait;
 pub mod merge;
 pub mod modules;

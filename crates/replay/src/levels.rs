@@ -91,6 +91,8 @@ impl Levels {
         let (first, second) = (random & (WHOLE - 1), random >> 16);
         match found {
             Found::L1 | Found::L2 => Level::L2,
+            Found::L3 => Level::L3,
+            Found::Memory => Level::Dram,
             Found::Beyond { again: false } if first >= shares.beyond_l2 => Level::L2,
             Found::Beyond { .. } if second < shares.dram => Level::Dram,
             Found::Beyond { .. } => Level::L3,

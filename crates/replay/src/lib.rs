@@ -19,11 +19,12 @@ mod pairs;
 pub mod parameters;
 pub mod paths;
 pub mod recorder;
+pub mod reference;
 mod schedule;
 mod sets;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;
 
-pub use recorder::Recorder;
+pub use recorder::{Places, Recorder, WholeRun};
 #[cfg(target_arch = "x86_64")]
 pub use schedule::{Options, replay};

@@ -33,12 +33,14 @@ pub struct Options {
     pub seconds: f64,
     /// CPUs to use.
     pub cpus: usize,
+    /// Whether to replay changes, too.
+    pub what_ifs: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let cpus = thread::available_parallelism().map_or(1, usize::from).min(16);
-        Options { threads: 1, seconds: 3.0, cpus }
+        Options { threads: 1, seconds: 3.0, cpus, what_ifs: true }
     }
 }
 
@@ -62,13 +64,17 @@ pub fn replay(
     let levels = Levels::new(&program, bursts, memory);
     let replay = Replay { core, code: Code::new(program, bursts), levels, bursts: &bursts.bursts };
 
-    let pilot = spread(bursts.bursts.len(), PILOT);
     let mut outcomes = Outcomes::new();
-    replay.add(&pilot, None, options.cpus, &mut outcomes);
-    let mut changes: Vec<Changes> = worth_trying(outcomes.values()).into_iter().map(Changes::from).collect();
+    let mut changes: Vec<Changes> = Vec::new();
+    if options.what_ifs {
+        let pilot = spread(bursts.bursts.len(), PILOT);
+        replay.add(&pilot, None, options.cpus, &mut outcomes);
+        changes.extend(worth_trying(outcomes.values()).into_iter().map(Changes::from));
+    }
     let budget = SPEED * options.seconds * options.cpus as f64;
     let length = f64::from(super::recorder::MEASURED);
-    let most = (budget / length / (1 + changes.len() + PAIRS) as f64) as usize;
+    let pairs = if options.what_ifs { PAIRS } else { 0 };
+    let most = (budget / length / (1 + changes.len() + pairs) as f64) as usize;
     let chosen = spread(bursts.bursts.len(), most.max(1));
     replay.add(&chosen, None, options.cpus, &mut outcomes);
     for &change in &changes {

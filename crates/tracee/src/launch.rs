@@ -78,12 +78,20 @@ pub fn spawn_gated_with(
     variables: &[(OsString, OsString)],
     streams: Streams,
 ) -> Result<Gated, LaunchError> {
+    let is_set = |name: &OsString| variables.iter().any(|(set, _)| set == name);
+    let own = std::env::vars_os().filter(|(name, _)| !is_set(name));
+    spawn_gated_in(program, own.chain(variables.iter().cloned()), streams)
+}
+
+/// The same, with `environment` in place of our own.
+pub fn spawn_gated_in(
+    program: &Program,
+    environment: impl Iterator<Item = (OsString, OsString)>,
+    streams: Streams,
+) -> Result<Gated, LaunchError> {
     let path = c_string(program.path.as_os_str())?;
     let argv = program.argv.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;
-    let is_set = |name: &OsString| variables.iter().any(|(set, _)| set == name);
-    let environment = std::env::vars_os()
-        .filter(|(name, _)| !is_set(name))
-        .chain(variables.iter().cloned())
+    let environment = environment
         .filter_map(|(k, v)| CString::new([k.as_bytes(), b"=", v.as_bytes()].concat()).ok())
         .collect::<Vec<_>>();
     let argv = pointers(&argv);

@@ -33,6 +33,7 @@ pub mod visits;
 
 use std::time::SystemTime;
 
+use super::cpuid::FixedCpuid;
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
 use effects::Effects;
@@ -53,6 +54,8 @@ pub struct Translator {
     pub placing: PlacingSettings,
     /// The run repeats the one that began then: it ends before its first call that would have an effect twice.
     pub repeats: Option<SystemTime>,
+    /// What `cpuid` answers the program in place of the host.
+    pub cpuid: Option<FixedCpuid>,
     /// Called by each worker when it takes up the mailboxes of a code cache: for tests of concurrent work.
     pub before_handoff: Option<fn()>,
 }
@@ -76,6 +79,7 @@ impl CountingEngine for Translator {
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_handoff, false);
         run.program.effects = self.repeats.map(Effects::since);
+        run.cpuid = self.cpuid.clone();
         let status = run.follow();
         if status.is_err() {
             run.end_all();

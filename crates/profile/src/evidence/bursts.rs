@@ -63,6 +63,13 @@ pub trait BurstSink: Send {
     /// The burst of `thread` is over, perhaps before it was long enough.
     fn end(&mut self, thread: u32);
 
+    /// Whether it takes everything that threads do. The engine then keeps them in its tracing version from their start to their end;
+    /// it calls [`begin`](Self::begin) with a thread's first entries, and [`end`](Self::end) where its next entries do not follow
+    /// the last ones. When that happens must not depend on time.
+    fn is_continuous(&self) -> bool {
+        false
+    }
+
     /// Whether the recorder has enough bursts.
     fn is_full(&self) -> bool {
         false
@@ -128,20 +135,24 @@ pub struct BurstAccess {
     pub translation: Translation,
 }
 
-/// The level a line was in when a burst accessed it, judged from the burst's own accesses alone.
+/// The level a line was in when a burst accessed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Found {
     /// In L1.
     #[default]
     L1,
-    /// Not in L1, but used by the burst so little before that it is in L2.
+    /// Not in L1, but used so little before that it is in L2.
     L2,
-    /// Not in L1, and in L2 no more: used by the burst before, or never. The memory model's share of levels for that
-    /// instruction decides.
+    /// Not in L1, and in L2 no more, as far as the burst's own accesses tell: used by it before, or never. The memory model's share
+    /// of levels for that instruction decides.
     Beyond {
         /// The burst had used the line before.
         again: bool,
     },
+    /// In the last level. Known only if the recorder saw all accesses before the burst, too.
+    L3,
+    /// In memory alone. The same.
+    Memory,
 }
 
 /// The level the translation of a page was in.

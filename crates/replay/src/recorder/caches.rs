@@ -6,14 +6,14 @@ use rprof_profile::machine::Cache;
 use crate::sets::{Keys, Sets};
 
 /// Assumes small pages; the memory model decides which of them are huge.
-const PAGE_BITS: u32 = 12;
-const LINE_BITS: u32 = 6;
+pub(super) const PAGE_BITS: u32 = 12;
+pub(super) const LINE_BITS: u32 = 6;
 /// Entries and ways of the translation buffers; assumed, they differ little between cores of the last ten years.
-const FIRST_TLB: (usize, usize) = (64, 4);
-const SECOND_TLB: (usize, usize) = (2048, 16);
+pub(super) const FIRST_TLB: (usize, usize) = (64, 4);
+pub(super) const SECOND_TLB: (usize, usize) = (2048, 16);
 /// Caches assumed if the machine's are not known.
-const ASSUMED_L1: (usize, usize) = (32 << 10, 8);
-const ASSUMED_L2: (usize, usize) = (1 << 20, 16);
+pub(super) const ASSUMED_L1: (usize, usize) = (32 << 10, 8);
+pub(super) const ASSUMED_L2: (usize, usize) = (1 << 20, 16);
 /// Lines of one access that the caches look up; the rest of a longer string counts the same way.
 const LONGEST: u64 = 64;
 
@@ -113,8 +113,10 @@ fn farther(a: Found, b: Found) -> Found {
     let rank = |found| match found {
         Found::L1 => 0,
         Found::L2 => 1,
-        Found::Beyond { again: true } => 2,
-        Found::Beyond { again: false } => 3,
+        Found::L3 => 2,
+        Found::Beyond { again: true } => 3,
+        Found::Beyond { again: false } => 4,
+        Found::Memory => 5,
     };
     if rank(b) > rank(a) { b } else { a }
 }
@@ -149,6 +151,7 @@ mod tests {
                     Found::L2 => found.1 += 1,
                     Found::Beyond { again: true } => found.2 += 1,
                     Found::Beyond { again: false } => found.3 += 1,
+                    Found::L3 | Found::Memory => unreachable!("a burst does not know"),
                 }
             }
             found

@@ -10,9 +10,9 @@ mod direction;
 mod history;
 mod kept;
 mod predictor;
+mod shape;
 mod targets;
-
-use iced_x86::{Decoder, DecoderOptions};
+mod whole;
 
 use rprof_profile::evidence::bursts::{
     Burst, BurstAccess, BurstEvidence, BurstSink, BurstStep, Prediction, TraceEntry, TracedBlock,
@@ -21,7 +21,10 @@ use rprof_profile::machine::{Cache, Machine};
 
 use caches::Caches;
 use kept::Kept;
-use predictor::{Ending, Predictor};
+use predictor::Predictor;
+use shape::Shape;
+
+pub use whole::{Places, WholeRun};
 
 /// Instructions of a burst before its measured part: L1, translation buffers and predictor are warm by then.
 pub const WARM_UP: u32 = 60_000;
@@ -44,30 +47,6 @@ pub struct Recorder {
     threads: Vec<Option<Box<Thread>>>,
     kept: Kept,
     warm_up: u32,
-}
-
-/// Properties of a block that recording needs.
-#[derive(Debug, Clone, Copy, Default)]
-struct Shape {
-    start: u64,
-    end: u64,
-    /// Address of the last instruction.
-    last: u64,
-    instructions: u32,
-    ending: Ending,
-}
-
-impl Shape {
-    fn of(block: &TracedBlock) -> Shape {
-        let end = block.start + block.code.len() as u64;
-        let mut shape = Shape { start: block.start, end, ..Shape::default() };
-        for instruction in &mut Decoder::with_ip(64, &block.code, block.start, DecoderOptions::NONE) {
-            shape.instructions += 1;
-            shape.last = instruction.ip();
-            shape.ending = Ending::of(&instruction);
-        }
-        shape
-    }
 }
 
 /// A thread of the program.
@@ -127,7 +106,7 @@ impl BurstSink for Recorder {
             self.blocks.resize(number + 1, empty);
             self.shapes.resize(number + 1, Shape::default());
         }
-        self.shapes[number] = Shape::of(&block);
+        self.shapes[number] = Shape::new(&block);
         self.blocks[number] = block;
     }
 

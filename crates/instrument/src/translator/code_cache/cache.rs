@@ -33,6 +33,8 @@ pub enum OwnTrap {
     Call,
     /// Invalidated text.
     Dropped,
+    /// A `cpuid` that rprof answers.
+    Cpuid,
 }
 
 /// How relaid-out code is written, which depends on how many hot blocks there are.
@@ -88,6 +90,9 @@ pub struct CodeCache {
     pub(crate) markers: AddressMap<u64, Marker>,
     /// Functions with recorded calls, and the return addresses of these.
     pub(crate) watched: WatchedPlaces,
+    /// rprof answers `cpuid`: where it stands in the cache.
+    pub(crate) answers_cpuid: bool,
+    pub(crate) cpuids: HashSet<CacheAddress>,
 }
 
 impl CodeCache {
@@ -130,6 +135,8 @@ impl CodeCache {
             usual: PredictedTargets::default(),
             markers: AddressMap::default(),
             watched: WatchedPlaces::default(),
+            answers_cpuid: false,
+            cpuids: HashSet::new(),
         }
     }
 
@@ -433,6 +440,7 @@ impl CodeCache {
         match at {
             _ if at == stubs.trap => Some(OwnTrap::Exit),
             _ if at == stubs.call_trap => Some(OwnTrap::Call),
+            _ if surely && self.cpuids.contains(&at) => Some(OwnTrap::Cpuid),
             _ => self.expelled_at(rip, surely).map(|_| OwnTrap::Dropped),
         }
     }

@@ -38,8 +38,8 @@ pub struct Bursts {
 /// The sink's numbers of blocks.
 #[derive(Default)]
 struct Numbers {
-    /// By code cache and block; [`NONE`] if it has none yet.
-    of_cache: HashMap<u32, Vec<u32>>,
+    /// By the serial number of a code cache and by block; [`NONE`] if it has none yet. Every traced block is looked up here.
+    of_cache: Vec<Vec<u32>>,
     /// Blocks that have a number, by (address, module, offset).
     by_place: HashMap<(u64, u32, u64), Vec<Known>>,
     next: u32,
@@ -56,8 +56,11 @@ const NONE: u32 = u32::MAX;
 impl Numbers {
     /// The number of block `id` of `cache`; introduces it to the sink if it is new.
     fn get(&mut self, cache: &CodeCache, id: BlockId, sink: &mut dyn BurstSink) -> u32 {
-        let of_cache = self.of_cache.entry(cache.serial).or_default();
-        let at = id as usize;
+        let (serial, at) = (cache.serial as usize, id as usize);
+        if self.of_cache.len() <= serial {
+            self.of_cache.resize_with(serial + 1, Vec::new);
+        }
+        let of_cache = &mut self.of_cache[serial];
         if of_cache.len() <= at {
             of_cache.resize(cache.blocks.len().max(at + 1), NONE);
         }
@@ -127,6 +130,11 @@ impl Bursts {
         }
     }
 
+    /// Whether the sink takes everything.
+    pub fn is_continuous(&self) -> bool {
+        self.sink.is_continuous()
+    }
+
     /// Whether no more bursts are wanted.
     pub fn is_full(&self) -> bool {
         self.sink.is_full()
@@ -191,6 +199,9 @@ impl Bursts {
         let contexts = thread.contexts.borrow();
         let start = contexts.base(thread.context).get() + u64::from(layout::TRACE_BUFFER);
         let size = contexts.get(thread.context, layout::CURSOR).wrapping_sub(start);
+        if size > 0 && self.sink.is_continuous() {
+            self.begin(thread.ordinal);
+        }
         if self.goes_on(thread.ordinal) && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if contexts.read(thread.context, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {

@@ -56,19 +56,37 @@ pub struct Recording {
     pub last_report: LastReport,
     /// The program is only visited.
     pub in_visits: bool,
+    /// The burst sink takes everything: there are no windows, and no thread leaves the version that traces.
+    is_continuous: bool,
 }
 
 impl Recording {
     /// With these sinks. `in_visits`: windows are needed without them, too.
     pub fn new((drain, bursts): (Option<AccessBuffer>, Option<Bursts>), in_visits: bool) -> Self {
-        let windows = WindowSchedule::new(drain.is_some() || bursts.is_some() || in_visits);
-        Recording { drain, bursts, pace: Pace::new(), windows, last_report: LastReport::default(), in_visits }
+        let is_continuous = drain.is_none() && bursts.as_ref().is_some_and(Bursts::is_continuous);
+        let windows = WindowSchedule::new(!is_continuous && (drain.is_some() || bursts.is_some() || in_visits));
+        let last_report = LastReport::default();
+        Recording { drain, bursts, pace: Pace::new(), windows, last_report, in_visits, is_continuous }
+    }
+
+    /// Whether threads move between versions.
+    pub fn has_phases(&self) -> bool {
+        !self.is_continuous && (self.drain.is_some() || self.bursts.is_some())
+    }
+
+    /// The version that a program begins in: no burst begins in the kernel or the loader, unless all is one.
+    pub fn first_version(&self) -> Version {
+        match &self.drain {
+            Some(drain) => drain.wanted(),
+            None if self.is_continuous => Version::Tracing,
+            None => Version::default(),
+        }
     }
 
     /// The version that threads should be in.
     pub fn wanted(&self) -> Version {
         match self.drain.as_ref().map_or(Version::Plain, AccessBuffer::wanted) {
-            Version::Plain if self.is_tracing() => Version::Tracing,
+            Version::Plain if self.is_continuous || self.is_tracing() => Version::Tracing,
             wanted => wanted,
         }
     }

@@ -16,7 +16,7 @@ use rprof_tracee::thread::Stopped;
 impl Recorded {
     /// Interrupts every running thread that is not in the version that it should be in.
     pub fn keep_pace(&mut self, program: &mut Program, since_start_s: f64) {
-        if self.samples.drain.is_none() && self.samples.bursts.is_none() {
+        if !self.samples.has_phases() {
             return;
         }
         let of_sink = |drain: &Option<AccessBuffer>| drain.as_ref().map_or(Version::Plain, AccessBuffer::wanted);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use nix::unistd::Pid;
 
+use crate::cpuid::FixedCpuid;
 use crate::translator::code_cache::cache::CodeCache;
 use crate::translator::code_cache::contexts::Contexts;
 use crate::translator::code_cache::syscall_table::allow_rseq;
@@ -36,6 +37,8 @@ pub(crate) struct Run {
     pub ended_threads: Vec<EndedThread>,
     /// Processes that were about to call ptrace.
     pub tracers: BTreeSet<Pid>,
+    /// What `cpuid` answers in place of the host.
+    pub cpuid: Option<FixedCpuid>,
 }
 
 /// A thread that ended.
@@ -68,12 +71,14 @@ impl Run {
             visits,
             ended_threads: Vec::new(),
             tracers: BTreeSet::new(),
+            cpuid: None,
         }
     }
 
     /// A new code cache and its contexts, as this run needs them.
     pub fn image(&self, mut cache: CodeCache, contexts: Contexts) -> ImageRef {
         cache.has_sink = self.recorded.samples.drain.is_some();
+        cache.answers_cpuid = self.cpuid.is_some();
         cache.set_polling(self.polling.is_on);
         cache.prepare_traces(&contexts);
         self.program.prepare_to_judge(&cache);

@@ -135,6 +135,12 @@ impl Run {
                 Ok(())
             }
             OwnTrap::Call => self.call(stopped, registers),
+            OwnTrap::Cpuid => {
+                let answer = self.cpuid.as_ref().map(|fixed| fixed.answer(registers.rax as u32, registers.rcx as u32));
+                let [rax, rbx, rcx, rdx] = answer.unwrap_or_default().map(u64::from);
+                stopped.set_registers(&Registers { rax, rbx, rcx, rdx, ..registers })?;
+                self.program.go_on(stopped)
+            }
             // It entered an invalidated block, and continues in the present text.
             OwnTrap::Dropped => {
                 let mut registers = Registers { rip: at.get(), ..registers };

@@ -9,13 +9,12 @@ use nix::unistd::{Pid, getegid, geteuid};
 
 use crate::translator::code_cache::cache::CodeCache;
 use crate::translator::code_cache::layout;
-use crate::translator::code_cache::version::Version;
 use crate::translator::kernel::context_tables::map_tables;
 use crate::translator::kernel::dispositions::Dispositions;
 use crate::translator::kernel::prepare_image::{self, Prepared};
 use crate::translator::program::address_space::{AddressSpace, Destination, open_for_writing};
 use crate::translator::program::thread::Thread;
-use crate::translator::sampling::access_buffer::{AccessBuffer, enter};
+use crate::translator::sampling::access_buffer::enter;
 use crate::translator::tracer::program::{Program, remote_in};
 use crate::translator::tracer::run::{EndedThread, Run, kill_process_of, process_of};
 use crate::translator::tracer::run_error::RunError;
@@ -214,8 +213,7 @@ impl Run {
         image.cache.watched.mpi.sees_sockets = true;
         let shared = self.image(image.cache, image.contexts);
         let context = shared.contexts.borrow_mut().take()?;
-        // A burst does not begin in the kernel or the loader.
-        let version = self.recorded.samples.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
+        let version = self.recorded.samples.first_version();
         enter(&mut self.recorded.samples.drain, &shared.contexts.borrow(), context, ordinal, version);
         self.program.threads.insert(tid, Thread::new(tid, tid, ordinal, context, shared.contexts.clone(), version));
         let base = shared.contexts.borrow().base(context);

@@ -1,5 +1,7 @@
 //! Writes one block: its instructions, its counter, and its places with a known program state.
 
+use iced_x86::Mnemonic;
+
 use crate::translator::code_cache::block::{BlockId, ReturnPoint, SafePoint, SiteId, SpillState};
 use crate::translator::code_cache::cache::CodeCache;
 use crate::translator::code_cache::layout;
@@ -202,6 +204,11 @@ impl<'a> Writer<'a> {
     /// One instruction that is not a transfer of control.
     pub(crate) fn step(&mut self, i: usize) -> Result<(), NoRule> {
         let step = self.block.steps[i];
+        if self.cache.answers_cpuid && step.instruction.mnemonic() == Mnemonic::Cpuid {
+            self.cache.cpuids.insert(self.unit.hot.here());
+            self.unit.hot.raw(&[0xcc, 0x90]); // int3: rprof answers; nop
+            return Ok(());
+        }
         let from = usize::from(step.offset);
         let bytes = &self.block.code[from..from + step.instruction.len()];
         let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
