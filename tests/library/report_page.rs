@@ -191,7 +191,7 @@ fn five_thousand_functions_fit_a_megabyte_with_details_of_two_hundred() {
     let said = seen.said();
     assert!(said[1].starts_with("rows 200;"), "{said:?}");
     // Those without a sample have a switch.
-    assert_eq!(said[3..], ["611 more rows", "199 ns::Class188 true", "true"]);
+    assert_eq!(said[3..], ["612 more rows", "199 ns::Class188 true", "true"]);
     println!("{} bytes", page.len());
 }
 

@@ -177,7 +177,7 @@ fn the_precision_chooses_roofs_and_dots() {
     let Some(double) = browse(&page_of_both, "precision=dp", &state) else { return };
     assert_eq!(all.said()[0], "dp.peak dp.fma dp.simd dp.ilp dp.tlp");
     assert!(all.said()[1].split(' ').any(|f| f == "3"), "{:?}", all.said());
-    single.says(&["sp.peak sp.fma sp.simd sp.ilp sp.tlp", "3", "sp true"]);
+    single.says(&["sp.peak sp.fma sp.simd sp.ilp sp.tlp", "3 1", "sp true"]); // and the selected one
     assert_eq!(double.said()[0], "dp.peak dp.fma dp.simd dp.ilp dp.tlp");
     assert!(!double.said()[1].split(' ').any(|f| f == "3"), "{:?}", double.said());
     // A choice needs both.
