@@ -80,7 +80,7 @@ fn check(known: &Known, kernel: &Kernel) -> bool {
         };
         text += &format!("  {} {shown}{}", figure.name, if fits { "" } else { " WRONG" });
     }
-    let class = kernel.analysis.as_ref().map_or("", |analysis| analysis.class.as_str());
+    let class = kernel.analysis.as_ref().map_or(rprof::profile::vocabulary::Class::Unknown, |analysis| analysis.class);
     let expected = known::expected(&kernel.symbol);
     let verdict = match expected {
         Some(expected) if expected != class => format!("class {class} instead of {expected} WRONG"),
