@@ -150,7 +150,8 @@ fn fits(frame: &Frame, y: f64, label: &str, taken: &Taken) -> bool {
 
 /// Places for `label` above and below a horizontal line at `y`, from the right to the left, with the distance from the right.
 fn places(frame: &Frame, y: f64, label: &str) -> Vec<(f64, Area)> {
-    let chars = label.chars().count();
+    // Capitals are wider than the mean letter.
+    let chars = label.chars().count() + label.chars().filter(|c| c.is_uppercase()).count() / 2;
     let x = frame.area.right - 8.0 - text_width(chars, 11.0);
     let shifts = (0..90).map(|i| 10.0 * f64::from(i));
     shifts.flat_map(|s| [-5.0, 13.0].map(|d| (s, Area::of_text(x - s, y + d, chars, 11.0)))).collect()
