@@ -116,8 +116,7 @@ mod tests {
                 other.ceilings[*n].value = machine.ceilings[*n].value.map(|value| factor * value);
                 CoreParameters::new(&other, 1)
             };
-            machine.ceilings[*n].id.to_string() != of_recorder
-                && [0.3, 3.0].map(other_with).iter().all(|core| *core == whole)
+            machine.ceilings[*n].id != of_recorder && [0.3, 3.0].map(other_with).iter().all(|core| *core == whole)
         };
         let idle = (0..machine.ceilings.len()).filter(is_idle).map(|n| machine.ceilings[n].id.to_string());
         assert_eq!(idle.collect::<Vec<_>>(), Vec::<String>::new());

@@ -67,7 +67,7 @@ fn short_kernels_in_gaps_are_launch_bound_and_only_these() {
     analyse(&mut devices, &[h200()]);
     let class = |name: &str| {
         let kernel = devices.kernels.iter().find(|k| k.name.contains(name)).unwrap();
-        kernel.analysis.as_ref().unwrap().class.clone()
+        kernel.analysis.as_ref().unwrap().class
     };
     assert_eq!(class("elementwise"), Class::GpuLaunch);
     assert_eq!(class("one_block"), Class::GpuLatency);
