@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rprof::cli::{self, demo, diff, doctor, events, gate, machine, mcp, merge, predict, run};
-use rprof::gate::{Comparison, Verdict};
+use rprof::cli::{self, demo, diff, doctor, events, machine, mcp, merge, predict, run};
 use rprof::layers;
 use rprof::profile::network::Network;
 use rprof::profile::{Function, Profile};
@@ -345,7 +344,7 @@ fn reason(error: &regex::Error) -> String {
 }
 
 /// Exits with 2 after one line, as clap does for the errors that it finds.
-fn bad_option(what: &str) -> ! {
+pub fn bad_option(what: &str) -> ! {
     bad_choice(&format!("{what}; see rprof --help"))
 }
 
@@ -504,43 +503,6 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         }
         _ => Ok(ExitCode::SUCCESS),
     }
-}
-
-/// `rprof gate`.
-pub fn gate(args: gate::GateArgs) -> Result<ExitCode> {
-    use gate::GateFormatArg;
-    if args.format == GateFormatArg::Markdown && args.base.is_none() {
-        bad_option("--format markdown: it is the form of a comparison; give the other build's result with --base");
-    }
-    // Before the program runs, which may take long.
-    let base = args.base.as_deref().map(rprof::gate::read).transpose()?;
-    let head = match &args.head {
-        Some(path) => rprof::gate::read(path)?,
-        None => {
-            let options = session::gate::GateOptions { program: args.program, variables: args.env, quiet: args.quiet };
-            session::gate::run(&options)?
-        }
-    };
-    if let Some(path) = &args.output {
-        let json = serde_json::to_string_pretty(&head)? + "\n";
-        session::output::write_whole(path, json.as_bytes())?;
-    }
-    let comparison = base.map(|base| Comparison::new(&base, &head, args.threshold)).transpose()?;
-    let text = match (args.format, &comparison) {
-        (GateFormatArg::Bencher, _) => {
-            let program = head.command.first().map(|program| Path::new(program).file_name().unwrap_or_default());
-            let name = args.name.unwrap_or_else(|| program.unwrap_or_default().to_string_lossy().into_owned());
-            serde_json::to_string_pretty(&rprof::gate::bencher::report(&head, &name))? + "\n"
-        }
-        (GateFormatArg::Json, Some(comparison)) => serde_json::to_string_pretty(comparison)? + "\n",
-        (GateFormatArg::Json, None) => serde_json::to_string_pretty(&head)? + "\n",
-        (GateFormatArg::Markdown, Some(comparison)) => rprof::gate::markdown::markdown(comparison),
-        (_, Some(comparison)) => rprof::gate::text::comparison(comparison),
-        (_, None) => rprof::gate::text::result(&head),
-    };
-    print(text)?;
-    let is_worse = comparison.is_some_and(|comparison| comparison.verdict == Verdict::Regression);
-    Ok(ExitCode::from(u8::from(is_worse)))
 }
 
 /// `rprof mcp`.

@@ -10,6 +10,7 @@ use rprof::session::SessionError;
 use rprof::tracee::own_stack::{self, Heap};
 
 mod commands;
+mod gate_command;
 mod given;
 
 /// rprof itself failed (docs/conventions.md, Command line).
@@ -87,7 +88,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Report(args) => commands::report(args),
         Command::Query(args) => commands::query(args),
         Command::Diff(args) => commands::diff(args),
-        Command::Gate(args) => commands::gate(args),
+        Command::Gate(args) => gate_command::gate(args),
         Command::Merge(args) => commands::merge(args),
         Command::Predict(args) => commands::predict(args),
         Command::Mcp(args) => commands::mcp(args),
