@@ -36,17 +36,17 @@ struct Head {
 
 /// Reads the result in the file `path`.
 pub fn read(path: &Path) -> Result<GateResult, ReadError> {
-    let path = || path.to_owned();
-    if path().is_dir() {
-        return Err(ReadError::Folder { path: path() });
+    let named = || path.to_owned();
+    if path.is_dir() {
+        return Err(ReadError::Folder { path: named() });
     }
-    let text = fs::read(path()).map_err(|source| ReadError::Unreadable { path: path(), source })?;
-    let head: Head = serde_json::from_slice(&text).map_err(|_| ReadError::Foreign { path: path() })?;
+    let text = fs::read(path).map_err(|source| ReadError::Unreadable { path: named(), source })?;
+    let head: Head = serde_json::from_slice(&text).map_err(|_| ReadError::Foreign { path: named() })?;
     if !head.schema.starts_with("rprof-gate/") {
-        return Err(ReadError::Foreign { path: path() });
+        return Err(ReadError::Foreign { path: named() });
     }
     if head.schema != SCHEMA {
-        return Err(ReadError::Schema { path: path(), found: head.schema });
+        return Err(ReadError::Schema { path: named(), found: head.schema });
     }
-    serde_json::from_slice(&text).map_err(|error| ReadError::Damaged { path: path(), problem: error.to_string() })
+    serde_json::from_slice(&text).map_err(|error| ReadError::Damaged { path: named(), problem: error.to_string() })
 }

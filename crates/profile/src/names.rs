@@ -12,6 +12,11 @@ const NARROWEST: usize = 24;
 /// Widths at which shortened names are compared.
 const WIDTHS: [usize; 11] = [NARROWEST, 28, 30, 32, 40, 48, 60, 70, 80, 100, SHOWN];
 
+/// The offset in `module` that a function without a symbol is called after: `+0x1130`; `None` for those with a name.
+pub fn offset<'n>(name: &'n str, module: &str) -> Option<&'n str> {
+    name.strip_prefix(module).filter(|rest| rest.starts_with("+0x"))
+}
+
 /// `name` in at most `limit` characters. Brackets are folded (`<…>`, `(…)`), the most deeply nested first; a name that is
 /// still too long loses its middle.
 pub fn shorten(name: &str, limit: usize) -> String {

@@ -1,5 +1,6 @@
 //! The few lines about the run and the host above every table.
 
+use rprof_profile::names;
 use rprof_profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
 use rprof_profile::{Function, Profile};
 
@@ -58,7 +59,7 @@ pub fn nameless_module(profile: &Profile) -> Option<&str> {
 }
 
 fn nameless(profile: &Profile) -> impl Iterator<Item = &Function> {
-    let is_nameless = |f: &&Function| f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
+    let is_nameless = |f: &&Function| names::offset(&f.name, &f.module).is_some();
     profile.functions.iter().filter(is_nameless)
 }
 

@@ -109,7 +109,8 @@ impl Caches {
     }
 }
 
-fn farther(a: Found, b: Found) -> Found {
+/// The level that is farther from the core.
+pub(super) fn farther(a: Found, b: Found) -> Found {
     let rank = |found| match found {
         Found::L1 => 0,
         Found::L2 => 1,
@@ -121,7 +122,8 @@ fn farther(a: Found, b: Found) -> Found {
     if rank(b) > rank(a) { b } else { a }
 }
 
-fn slower(a: Translation, b: Translation) -> Translation {
+/// The translation that takes longer.
+pub(super) fn slower(a: Translation, b: Translation) -> Translation {
     let rank = |translation| match translation {
         Translation::First => 0,
         Translation::Second => 1,

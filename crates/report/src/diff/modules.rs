@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use rprof_profile::{Function, Profile};
+use rprof_profile::{Function, Profile, names};
 
 /// A module with another name in the new profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn tells(f: &Function) -> bool {
 
 /// The offset of a function without a symbol, as its name has it: `+0x1130`.
 pub fn offset(f: &Function) -> Option<&str> {
-    f.name.strip_prefix(f.module.as_str()).filter(|rest| rest.starts_with("+0x"))
+    names::offset(&f.name, &f.module)
 }
 
 /// File name of the program that was run.

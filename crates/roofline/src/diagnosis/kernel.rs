@@ -138,10 +138,7 @@ fn of_calls(program: &Program<'_>) -> Vec<Candidate> {
             sum.count += call.count.unwrap_or(0);
             *sum.calls.entry(call.name.clone().unwrap_or_default()).or_default() += kernel_s;
             for (place, share) in places(program, f) {
-                match sum.places.iter_mut().find(|(known, _)| known.function == place.function) {
-                    Some((_, seconds)) => *seconds += share * kernel_s,
-                    None => sum.places.push((place, share * kernel_s)),
-                }
+                Place::add(&mut sum.places, place, share * kernel_s);
             }
             if !program.is_own(f) {
                 sum.wrappers_s += f.cpu_s.unwrap_or(0.0) * kernel_s / all;
@@ -157,11 +154,13 @@ fn of_calls(program: &Program<'_>) -> Vec<Candidate> {
 fn through_pipes(sums: &mut BTreeMap<Kind, Sum>) {
     /// Counts that differ by no more are of the same parts.
     const AS_MANY: f64 = 0.2;
-    let count = |kind: Kind, sums: &BTreeMap<Kind, Sum>| sums.get(&kind).map_or(0.0, |sum| sum.count as f64);
-    let (written, read) = (count(Kind::Write, sums), count(Kind::Read, sums));
-    if written > 0.0 && (written - read).abs() <= AS_MANY * written {
-        let Some(readers) = sums.remove(&Kind::Read) else { return };
-        let writers = sums.entry(Kind::Write).or_default();
+    let count = |kind: Kind| sums.get(&kind).map_or(0.0, |sum| sum.count as f64);
+    let (written, read) = (count(Kind::Write), count(Kind::Read));
+    if written <= 0.0 || (written - read).abs() > AS_MANY * written {
+        return;
+    }
+    let readers = sums.remove(&Kind::Read);
+    if let Some((readers, writers)) = readers.zip(sums.get_mut(&Kind::Write)) {
         writers.kernel_s += readers.kernel_s;
         writers.wrappers_s += readers.wrappers_s;
         writers.count += readers.count;
@@ -170,7 +169,7 @@ fn through_pipes(sums: &mut BTreeMap<Kind, Sum>) {
 
 fn candidate(program: &Program<'_>, kind: Kind, sum: Sum) -> Candidate {
     let call = sum.calls.iter().max_by(|a, b| a.1.total_cmp(b.1)).map_or("?", |(name, _)| name.as_str());
-    let place = sum.places.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place.clone());
+    let place = Place::most(&sum.places).cloned();
     let held_s = program.elapsed(sum.kernel_s + sum.wrappers_s);
     let times = if sum.count > 0 { format!(", {} calls", sum.count) } else { String::new() };
     let because = format!("{:.2} s in the kernel are {call}{times}", sum.kernel_s);

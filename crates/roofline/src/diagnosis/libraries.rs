@@ -33,10 +33,7 @@ impl Sum {
     fn add(&mut self, f: &Function, seconds: f64, homes: Vec<(Place, f64)>) {
         self.cpu_s += seconds;
         for (home, share) in homes {
-            match self.homes.iter_mut().find(|(known, _)| known.function == home.function) {
-                Some((_, sum)) => *sum += share * seconds,
-                None => self.homes.push((home, share * seconds)),
-            }
+            Place::add(&mut self.homes, home, share * seconds);
         }
         let class = f.analysis.class;
         if let Some(class) = class.filter(|class| *class != Class::Unknown && !class.is_of_system()) {
@@ -120,7 +117,7 @@ fn around_s(program: &Program<'_>, family: Family, sums: &BTreeMap<Family, Sum>)
 }
 
 fn candidate(program: &Program<'_>, family: Family, sum: &Sum, around_s: f64) -> Candidate {
-    let place = sum.homes.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place.clone());
+    let place = Place::most(&sum.homes).cloned();
     let held_s = program.elapsed(sum.cpu_s);
     let with_around_s = program.elapsed(sum.cpu_s + around_s);
     Candidate {

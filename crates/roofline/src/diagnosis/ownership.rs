@@ -32,11 +32,6 @@ pub fn is_of_standard_library(name: &str, file: Option<&str>) -> bool {
     }
 }
 
-/// Whether its module has no symbol there, so that it is called after its offset.
-pub fn is_nameless(name: &str, module: &str) -> bool {
-    name.strip_prefix(module).is_some_and(|rest| rest.starts_with("+0x"))
-}
-
 /// Code before `main`, and stubs of the linker.
 pub fn is_start(name: &str) -> bool {
     name == "_start" || name == ".plt" || name.ends_with("@plt") || name.starts_with(".plt")

@@ -54,6 +54,19 @@ impl Place {
         Place { function, symbol: None, module: interpreter.to_owned(), file: script.map(str::to_owned), line: None }
     }
 
+    /// Adds `seconds` to those of `place` in `sums`: places in one function are one.
+    pub fn add(sums: &mut Vec<(Place, f64)>, place: Place, seconds: f64) {
+        match sums.iter_mut().find(|(known, _)| known.function == place.function) {
+            Some((_, sum)) => *sum += seconds,
+            None => sums.push((place, seconds)),
+        }
+    }
+
+    /// The place with most of `sums`.
+    pub fn most(sums: &[(Place, f64)]) -> Option<&Place> {
+        sums.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place)
+    }
+
     /// `x.c:12`; empty without a file.
     pub fn at(&self) -> String {
         let file = self.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));

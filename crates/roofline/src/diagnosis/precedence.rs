@@ -1,7 +1,6 @@
 //! Which change of a function is named first: balance and the chain that holds it before higher rungs of the ladder, which may save more
 //! at most (see [`order`](crate::order)).
 
-use rprof_profile::Function;
 use rprof_profile::vocabulary::Class;
 
 use super::candidate::Candidate;
@@ -37,7 +36,5 @@ pub fn put_lower_rungs_first(program: &Program<'_>, all: &mut [Candidate]) {
 
 /// The class of the function that a candidate is of.
 fn own_class(program: &Program<'_>, candidate: &Candidate) -> Option<Class> {
-    let place = candidate.place.as_ref()?;
-    let is_it = |f: &&Function| Some(&f.name) == place.symbol.as_ref() && f.module == place.module;
-    program.profile.functions.iter().find(is_it)?.analysis.class
+    program.function(candidate.place.as_ref()?)?.analysis.class
 }

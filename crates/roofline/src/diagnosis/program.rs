@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use rprof_profile::function::Function;
+use rprof_profile::names;
 use rprof_profile::run::TOO_FEW_SAMPLES_CODE;
 use rprof_profile::system::Reason;
 use rprof_profile::{Frame, Profile, ProfileSample};
 
 use super::family::Family;
-use super::ownership::{is_nameless, is_of_standard_library, is_of_system, is_start};
+use super::ownership::{is_of_standard_library, is_of_system, is_start};
 use super::place::Place;
 
 /// A program that runs scripts.
@@ -150,8 +151,7 @@ impl<'p> Program<'p> {
 
     /// The one of [`homes`](Self::homes) with most.
     pub fn home(&self, f: &Function) -> Place {
-        let homes = self.homes(f).into_iter();
-        homes.max_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(|| Place::of(f), |(place, _)| place)
+        Place::most(&self.homes(f)).cloned().unwrap_or_else(|| Place::of(f))
     }
 
     /// The frames of a sample's stack with their numbers, the innermost first.
@@ -223,7 +223,7 @@ impl<'p> Program<'p> {
     /// Whether the interpreter's loop takes a good part of the interpreter's time. A loop without a name lies in the program itself.
     fn interprets(&self) -> bool {
         let is_loop = |f: &Function| {
-            is_nameless(&f.name, &f.module) || Family::of(&f.name, &f.module) == Some(Family::Interpreter)
+            names::offset(&f.name, &f.module).is_some() || Family::of(&f.name, &f.module) == Some(Family::Interpreter)
         };
         let of_interpreter = || self.profile.functions.iter().filter(|f| self.is_of_interpreter(&f.module));
         let all: f64 = of_interpreter().filter_map(|f| f.cpu_s).sum();
@@ -250,12 +250,16 @@ impl<'p> Program<'p> {
                 if named.is_none()
                     && !frame.inlined
                     && !is_of_system(&frame.module)
-                    && !is_nameless(&frame.name, &frame.module)
+                    && names::offset(&frame.name, &frame.module).is_none()
                 {
                     named = Some(number);
                 }
                 if let Some(host) = host.filter(|_| is_own(frame)) {
-                    let home = if is_nameless(&frame.name, &frame.module) { named.unwrap_or(number) } else { number };
+                    let home = if names::offset(&frame.name, &frame.module).is_some() {
+                        named.unwrap_or(number)
+                    } else {
+                        number
+                    };
                     *sums.entry((host, home)).or_default() += sample.weight_s;
                     break;
                 }

@@ -127,6 +127,12 @@ fn program_saving(program: &Program<'_>, saving: &Saving) -> Interval {
     Interval::narrow(program.of_function(GAINED * seconds), most, program.wall_s)
 }
 
+/// Whether the chain of most iterations has a step of this kind.
+fn is_chained_by(f: &Function, step: ChainStep) -> bool {
+    let longest = f.work.as_ref().and_then(|work| work.chains.iter().max_by_key(|chain| chain.iterations));
+    longest.is_some_and(|chain| chain.cycles.iter().any(|cycle| cycle.steps.contains(&step)))
+}
+
 /// What a chain gains that stores its value and loads it again in each iteration, at an address that is always the same.
 fn through_memory(f: &Function, time: f64) -> Option<Interval> {
     /// The least share of the modelled time.
@@ -134,11 +140,9 @@ fn through_memory(f: &Function, time: f64) -> Option<Interval> {
     /// Parts of the chain's time that are saved at least and at most: an operation on a register takes one of about five cycles.
     const GAINS: (f64, f64) = (0.5, 0.8);
     let (account, _) = account::usable(f)?;
-    let longest = f.work.as_ref()?.chains.iter().max_by_key(|chain| chain.iterations)?;
-    let forwards = longest.cycles.iter().any(|cycle| cycle.steps.contains(&ChainStep::Forward));
     let chained = (account.part(Cause::Chain) + account.part(Cause::Forwarding)) / account.model_s;
     let is_its = account.part(Cause::Forwarding) >= 0.25 * account.model_s;
-    (forwards && is_its && chained >= MATTERS)
+    (is_chained_by(f, ChainStep::Forward) && is_its && chained >= MATTERS)
         .then(|| Interval::new(GAINS.0 * chained * time, GAINS.1 * chained * time))
 }
 
@@ -149,11 +153,9 @@ fn divisions(f: &Function, time: f64) -> Option<Interval> {
     const MATTERS: f64 = 0.4;
     /// Parts of a division's latency that are saved at least and at most.
     const GAINS: (f64, f64) = (0.5, 0.9);
-    let chains = &f.work.as_ref()?.chains;
-    let longest = chains.iter().max_by_key(|chain| chain.iterations)?;
-    let divides = longest.cycles.iter().any(|cycle| cycle.steps.contains(&ChainStep::IntegerDivide));
     let chained = (f.analysis.terms.chain? / f.time_s?).min(1.0);
-    (divides && chained >= MATTERS).then(|| Interval::new(GAINS.0 * chained * time, GAINS.1 * chained * time))
+    (is_chained_by(f, ChainStep::IntegerDivide) && chained >= MATTERS)
+        .then(|| Interval::new(GAINS.0 * chained * time, GAINS.1 * chained * time))
 }
 
 /// What a recurrence gains by running two of them at once: at most half of what its chain takes.

@@ -5,7 +5,7 @@ use rprof_profile::evidence::bursts::{Found, TracedAccess, Translation};
 use rprof_profile::machine::Cache;
 
 use super::frames::Frames;
-use crate::recorder::caches::{ASSUMED_L1, ASSUMED_L2, FIRST_TLB, LINE_BITS, PAGE_BITS, SECOND_TLB};
+use crate::recorder::caches::{ASSUMED_L1, ASSUMED_L2, FIRST_TLB, LINE_BITS, PAGE_BITS, SECOND_TLB, farther, slower};
 use crate::sets::Sets;
 
 /// The last level that is assumed if the machine's is not known: (bytes, ways).
@@ -59,11 +59,9 @@ impl Hierarchy {
             let page = line >> LINES_BITS;
             if page != self.last_page {
                 self.last_page = page;
-                let own = self.page(page);
-                translation = if rank_of_page(own) > rank_of_page(translation) { own } else { translation };
+                translation = slower(translation, self.page(page));
             }
-            let own = self.line(line, page);
-            found = if rank_of_line(own) > rank_of_line(found) { own } else { found };
+            found = farther(found, self.line(line, page));
         }
         self.last_line = last;
         (found, translation)
@@ -93,24 +91,6 @@ impl Hierarchy {
         } else {
             Translation::Walk
         }
-    }
-}
-
-fn rank_of_line(found: Found) -> u8 {
-    match found {
-        Found::L1 => 0,
-        Found::L2 => 1,
-        Found::L3 => 2,
-        Found::Beyond { .. } => 3,
-        Found::Memory => 4,
-    }
-}
-
-fn rank_of_page(translation: Translation) -> u8 {
-    match translation {
-        Translation::First => 0,
-        Translation::Second => 1,
-        Translation::Walk => 2,
     }
 }
 

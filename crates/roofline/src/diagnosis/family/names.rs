@@ -14,11 +14,12 @@ struct Rule {
 }
 
 const LIBC: &[&str] = &["libc.so", "libc-", "libpthread"];
+const LIBM: &[&str] = &["libm.so", "libm-"];
 const LIBC_AND_CXX: &[&str] = &["libc.so", "libc-", "libstdc++", "libc++"];
 const PYTHON: &[&str] = &["python", "libpython"];
 
 /// The first that fits holds.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 16] = [
     Rule { family: Family::Exceptions, modules: &["libgcc_s"], starts: &[""], names: &[] },
     Rule {
         family: Family::Exceptions,
@@ -134,6 +135,8 @@ const RULES: [Rule; 14] = [
         starts: &[],
         names: &["rand", "random", "random_r", "rand_r", "drand48", "erand48_r", "lrand48", "drand48_iterate"],
     },
+    Rule { family: Family::Sorting, modules: LIBC, starts: &["qsort", "msort"], names: &[] },
+    Rule { family: Family::Elementary, modules: LIBM, starts: &[""], names: &[] },
 ];
 
 impl Family {
@@ -149,17 +152,11 @@ impl Family {
         if matches_expressions(plain, module) {
             return Some(Family::RegularExpressions);
         }
-        if let Some(rule) = RULES.iter().find(|rule| rule.fits(plain, module)) {
-            return Some(rule.family);
-        }
-        if ["qsort", "msort"].iter().any(|start| plain.starts_with(start)) && is_of(LIBC, module) {
-            return Some(Family::Sorting);
-        }
-        if is_of(&["libm.so", "libm-"], module) && rounds(plain) {
+        if is_of(LIBM, module) && rounds(plain) {
             return Some(Family::Rounding);
         }
-        if module.starts_with("libm.so") || module.starts_with("libm-") {
-            return Some(Family::Elementary);
+        if let Some(rule) = RULES.iter().find(|rule| rule.fits(plain, module)) {
+            return Some(rule.family);
         }
         if is_stream(name, module) {
             return Some(Family::Streams);
